@@ -32,6 +32,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="resnet18")
     parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--input-size", type=int, default=32)
+    parser.add_argument("--stem", default="cifar")
     parser.add_argument("--marks", type=int, nargs="+", required=True)
     parser.add_argument("--channels-last", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--compile", nargs="?", const="default", choices=["default", "max-autotune"])
@@ -48,7 +50,7 @@ class Training:
         self.options = options
         self.device = torch.device(options.device)
         layout = torch.channels_last if options.channels_last else torch.contiguous_format
-        model = make_model(options.model).to(self.device, memory_format=layout)
+        model = make_model(options.model, stem=options.stem).to(self.device, memory_format=layout)
         self.model = DistributedDataParallel(model, gradient_as_bucket_view=True) if distributed else model
         self.optimizer = torch.optim.SGD(
             model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0005, fused=True if options.device == "cuda" else None
@@ -56,7 +58,7 @@ class Training:
         self.scaler = torch.amp.GradScaler(options.device, enabled=options.amp == "fp16")
         self.step_model = torch.compile(self.model, mode=options.compile) if options.compile else self.model
         self.batches = [
-            (torch.randn(options.batch_size, 3, 32, 32).to(self.device, memory_format=layout),
+            (torch.randn(options.batch_size, 3, options.input_size, options.input_size).to(self.device, memory_format=layout),
              torch.randint(10, (options.batch_size,)).to(self.device))
             for _ in range(BATCHES)
         ]

@@ -55,6 +55,7 @@ def parse_arguments(arguments):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dataset", choices=["fashion-mnist"], default="fashion-mnist")
     parser.add_argument("--data-dir", default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--channels-last", action=argparse.BooleanOptionalAction, default=True)
     # So that one list of flags does for both programs.
     parser.add_argument("--no-augment", action="store_true", help="as it always is here")
@@ -149,10 +150,10 @@ def train(options, model, average):
             group["lr"] = rates[step]
         optimizer.zero_grad()
         for i in range(options.accumulate):
-            images, labels = next(source)
+            images, labels = (tensor.to(options.device) for tensor in next(source))
             last = i + 1 == options.accumulate
             with contextlib.nullcontext() if last else model.no_sync():
-                with torch.autocast("cpu", torch.bfloat16, enabled=options.amp == "bf16"):
+                with torch.autocast(options.device, torch.bfloat16, enabled=options.amp == "bf16"):
                     loss = F.cross_entropy(model(images), labels, label_smoothing=options.label_smoothing)
                 (loss / options.accumulate).backward()
         if options.clip_norm:
@@ -163,6 +164,7 @@ def train(options, model, average):
 
 
 def is_equal(options, ours):
+    ours = {key: value.cpu() for key, value in ours.items()}
     theirs = torch.load(options.final)
     initial = torch.load(options.init)
     if list(theirs) != list(ours):
@@ -172,10 +174,11 @@ def is_equal(options, ours):
     parameters = [key for key in ours if key.endswith((".weight", ".bias"))]
     moved = max((ours[key] - initial[key]).abs().max().item() for key in parameters)
     worst = max(difference, key=difference.get)
+    of_parameters = max(difference[key] for key in parameters)
     # `not <=` so that a NaN counts as a difference.
     equal = not any(not value <= options.tolerance for value in difference.values())
     print(
-        f"{options.final}: {'equal' if equal else 'NOT EQUAL'}: max difference {difference[worst]:.3g} (in {worst}) after {options.steps} steps of {dist.get_world_size()} "
+        f"{options.final}: {'equal' if equal else 'NOT EQUAL'}: max difference {difference[worst]:.3g} (in {worst}; of parameters {of_parameters:.3g}) after {options.steps} steps of {dist.get_world_size()} "
         f"ranks; training moved parameters by up to {moved:.3g}; tolerance {options.tolerance:g}",
         flush=True,
     )
@@ -189,6 +192,7 @@ def train_and_compare(options):
     model.load_state_dict(torch.load(options.init))
     if options.channels_last:
         model = model.to(memory_format=torch.channels_last)
+    model = model.to(options.device)
     ddp = DistributedDataParallel(model)
     average = None
     if options.ema_decay:
@@ -210,8 +214,11 @@ def train_and_compare(options):
 def main():
     trainings = [list(flags) for is_end, flags in itertools.groupby(sys.argv[1:], lambda word: word == "--") if not is_end]
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    dist.init_process_group("gloo")
-    equal = [train_and_compare(parse_arguments(flags)) for flags in trainings or [[]]]
+    options = [parse_arguments(flags) for flags in trainings or [[]]]
+    on_gpu = any(one.device == "cuda" for one in options)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    torch.backends.cudnn.deterministic = True
+    equal = [train_and_compare(one) for one in options]
     dist.destroy_process_group()
     sys.exit(0 if all(equal) else 1)
 

@@ -64,13 +64,28 @@ def read_all(folder):
     return sorted(found, key=lambda pair: pair[1]["time"])
 
 
-def fastest_batch(folder):
-    """That of ResNet-18, as an earlier part has found it; None if none has."""
-    batch = None
-    for _, told in read_all(folder):
-        figures = told["checks"].get("resnet18_speed", {}).get("figures", {})
-        batch = figures.get("best", {}).get("batch", batch)
-    return batch
+def recorded():
+    """What was measured last (measured.json beside this), judged by today's expectations."""
+    told = json.loads((HERE / "measured.json").read_text())
+    judged = judging.judge_all(json.loads((HERE / "expectations.json").read_text()), told["checks"], device_of(told["machine"]))
+    return {**told, "expectations": judged}
+
+
+def number(value):
+    return f"{value:,.0f}".replace(",", " ") if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def table(told):
+    """A Markdown table of the document's expectations: what was seen, on which card."""
+    card = device_of(told["machine"])
+    lines = ["| what | asked for | seen | card |", "|---|---|---|---|"]
+    for one in told["expectations"]:
+        sign = {">=": "at least", "<=": "at most"}[one["compare"]]
+        seen = number(one["measured"]) if "measured" in one else "not yet measured"
+        missed = "measured" in one and not judging.COMPARE[one["compare"]](one["measured"], one["target"])
+        cells = [one["name"], f"{sign} {number(one['target'])} {one['unit']}", f"**{seen}**" if missed else seen]
+        lines.append(f"| {' | '.join([*cells, card if 'measured' in one else ''])} |")
+    return "\n".join(lines) + "\n"
 
 
 def weight(result):

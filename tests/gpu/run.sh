@@ -4,18 +4,16 @@
 # compiler and nothing else is needed. Prints one JSON document on standard output, all else on standard error. Ends with
 # 0 if what ran is as it must be, also if nothing could run, and with 1 if a test failed or a hard expectation was missed.
 #
-#   tests/gpu/run.sh [--bundle FOLDER_OR_TARBALL] [--torch FOLDER] [--part NUMBER | --only NAME,...] [--output FOLDER]
-#                    [--quick] [--limit SECONDS] [--data-dir FOLDER] [--rehearse]
-#   tests/gpu/run.sh --list | --list-parts | --merge FOLDER
+#   tests/gpu/run.sh [--bundle FOLDER_OR_TARBALL] [--torch FOLDER] [--minutes NUMBER] [--only NAME,...] [--output FOLDER]
+#                    [--quick] [--data-dir FOLDER] [--rehearse]
+#   tests/gpu/run.sh --list | --merge FOLDER [--table]
 #
 #   --bundle    default: the bundle that this script is in, else the newest build/ddprun-*.tar.?z
 #   --torch     the folder of the torch package; default: that of python3
-#   --part      one part of all, of 540 s at most (--list-parts); without it all, in order of their importance
-#   --output    also keep the document in this folder, written after each check: nothing is lost if the script is killed.
-#               A part reads there what an earlier one has found
-#   --merge     print one document of all that are in this folder
-#   --quick     each measured once instead of three times
-#   --limit     so long at most (540 s for each part); the most important comes first
+#   --minutes   so long at most, 12 by default: checks are made in the order of their importance (--list)
+#   --output    also keep the document in this folder, written after each check: nothing is lost if the script is killed
+#   --merge     print one document of all that are in this folder; with --table that of tests/bench/RESULTS.md
+#   --quick     each measured twice instead of three times
 #   --data-dir  where Fashion-MNIST or CIFAR-10 is
 #   --rehearse  all on the CPU with a few steps: shows that the script works; its figures mean nothing
 set -eu
@@ -31,7 +29,7 @@ take=0
 for word in "$@"; do
   case $word in
     -h | --help)
-      sed -n '3,21s/^# \{0,1\}//p' "$0"
+      sed -n '3,19s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     --torch=*) torch=${word#--torch=} ;;

@@ -7,6 +7,7 @@ first window, by the times in metrics.jsonl. The Python peers stay and are asked
 """
 
 import contextlib
+import gzip
 import json
 import re
 import statistics
@@ -15,11 +16,14 @@ import sys
 from training_checks import cifar10_folder, fashion_mnist_folder, made_up
 from workbench import BENCH, Expired, Failure, Peer, Skip, windows
 
-# About how many images a window should have: half a second at the speed aimed at.
-WINDOW_IMAGES = {"resnet18": 40_000, "netresdeep": 100_000}
+# About how many images a window should have: a third of a second at the speed aimed at.
+WINDOW_IMAGES = {"resnet18": 25_000, "netresdeep": 60_000, "resnet50": 1_024}
 MEASURED_WINDOWS = 4
-CIFAR_IMAGES = 50_000  # at most, in whole batches: cuDNN looks for the fastest kernels of each size that it meets
-RESNET_BATCHES = (128, 512, 1024)
+# At most, in whole batches: cuDNN looks for the fastest kernels of each size that it meets.
+IMAGES = {"resnet18": 50_000, "netresdeep": 50_000, "resnet50": 4_096}
+RESNET_BATCHES = (128, 512)
+COMPILED_BATCH = 128
+RESNET50 = {"batch": 256, "size": 224}
 NETRESDEEP_BATCH = 64
 AUGMENTED_BATCH = 128  # the smallest: the steps of greater ones are longer by more
 LEAST_S = 25  # of a check's time must be left for another batch
@@ -34,7 +38,7 @@ def steps_of_window(bench, model, batch):
 
 
 def repeats_of(bench):
-    return 1 if bench.rehearsal or bench.quick else 3
+    return 1 if bench.rehearsal else 2 if bench.quick else 3
 
 
 def batch_of(bench, batch):
@@ -51,15 +55,31 @@ def speed_of(folder, batch):
 
 def train_speed(bench, model, batch, graph, *flags):
     every = steps_of_window(bench, model, batch)
-    images = 64 if bench.rehearsal else CIFAR_IMAGES
+    images = 64 if bench.rehearsal else IMAGES[model]
     work = made_up(bench, (1 + MEASURED_WINDOWS) * every, every, batch)
     work[work.index("--samples") + 1] = images // batch * batch
     with bench.train("--model", model, "--augment", *half_precision(bench), *work, *flags, graph=graph) as folder:
         return speed_of(folder, batch)
 
 
+def peer_flags_of(bench, model, batch, *flags):
+    return ["--model", model, "--batch-size", batch, *half_precision(bench), *flags]
+
+
 def peer_of(bench, model, batch, *flags):
-    return Peer(bench, "--model", model, "--batch-size", batch, *half_precision(bench), *flags)
+    return Peer.ready_made(bench, *peer_flags_of(bench, model, batch, *flags))
+
+
+def compile_mode(bench):
+    return ["--compile", "default" if bench.rehearsal else "max-autotune"]
+
+
+def start_peers(bench, names):
+    """The peers of these checks that take long to be ready: a minute and more where they compile."""
+    ahead = {"resnet18_compiled": [(COMPILED_BATCH, *compile_mode(bench))], "resnet18_speed": [(batch,) for batch in RESNET_BATCHES]}
+    for name, peers in ahead.items():
+        for batch, *flags in peers if name in names else []:
+            Peer.start_ahead(bench, *peer_flags_of(bench, "resnet18", batch, *flags))
 
 
 def peer_speed(bench, peer, model, batch):
@@ -71,26 +91,27 @@ def median_ratio(above, below):
     return statistics.median(a / b for a, b in zip(above, below))
 
 
-def in_turn(programs, repeats):
-    """{name: [figure of each repeat]} of {name: function}."""
+def in_turn(programs, repeats, once=()):
+    """{name: [figure of each repeat]} of {name: function}; those named in `once` have one."""
     seen = {name: [] for name in programs}
-    for _ in range(repeats):
+    for repeat in range(repeats):
         for name, measure in programs.items():
-            seen[name].append(measure())
+            if repeat == 0 or name not in once:
+                seen[name].append(measure())
     return seen
 
 
-def beside_eager(bench, model, batch, without_graph):
+def beside_eager(bench, model, batch, without_graph, train_flags=(), peer_flags=()):
     """Figures of one batch size: train with a graph (where it can), without (where it cannot, or where asked for), and Python's
     eager step."""
-    programs = {"graph": lambda: train_speed(bench, model, batch, True)} if bench.can_graph() else {}
+    programs = {"graph": lambda: train_speed(bench, model, batch, True, *train_flags)} if bench.can_graph() else {}
     if without_graph or not programs:
-        programs["eager_step"] = lambda: train_speed(bench, model, batch, False)
-    with peer_of(bench, model, batch) as peer:
+        programs["eager_step"] = lambda: train_speed(bench, model, batch, False, *train_flags)
+    with peer_of(bench, model, batch, *peer_flags) as peer:
         peer.wait_until_ready()
         peer_speed(bench, peer, model, batch)  # warms it up
         programs["python_eager"] = lambda: peer_speed(bench, peer, model, batch)
-        seen = in_turn(programs, repeats_of(bench))
+        seen = in_turn(programs, repeats_of(bench), once=("eager_step",) if "graph" in programs else ())
     figures = {"batch": batch, **{name: statistics.median(values) for name, values in seen.items()}, "seen": seen}
     for program, figure in {"eager_step": "eager_step_over_eager", "graph": "over_eager"}.items():
         if program in seen:
@@ -125,11 +146,18 @@ def netresdeep_speed(bench):
     bench.figures["best"] = beside_eager(bench, "netresdeep", batch_of(bench, NETRESDEEP_BATCH), True)
 
 
-def resnet18_compiled(bench):
-    """At the batch where train was the fastest, if resnet18_speed has found it."""
+def resnet50_speed(bench):
+    """ImageNet's size of images, which lie on the GPU in both programs."""
     note_no_graph(bench)
-    batch = bench.fastest_batch or batch_of(bench, RESNET_BATCHES[1])
-    with peer_of(bench, "resnet18", batch, "--compile", "default" if bench.rehearsal else "max-autotune") as peer:
+    batch, size = batch_of(bench, RESNET50["batch"]), 32 if bench.rehearsal else RESNET50["size"]
+    work = ["--input-size", size, *([] if bench.rehearsal else ["--stem", "imagenet"])]
+    bench.figures["best"] = beside_eager(bench, "resnet50", batch, False, work, work)
+
+
+def resnet18_compiled(bench):
+    note_no_graph(bench)
+    batch = batch_of(bench, COMPILED_BATCH)
+    with peer_of(bench, "resnet18", batch, *compile_mode(bench)) as peer:
         try:
             peer.wait_until_ready()
         except Expired:
@@ -178,6 +206,38 @@ def augmentation(bench):
         "microseconds_without_kernels": {int(batch): float(time) for batch, _, time in lines},
         "step_microseconds": step_us,
     }
+
+
+LARGEST_KERNELS = 40
+
+
+def kernel_times(trace, steps):
+    """[(microseconds a step, launches a step, name)] of what the GPU did in a trace, the dearest first."""
+    seen = {}
+    device = {one["tid"] for one in trace if one.get("ph") == "M" and str(one.get("args", {}).get("name", "")).startswith("GPU")}
+    for one in trace:
+        if one.get("ph") == "X" and one.get("tid") in device:
+            time, count = seen.get(one["name"], (0.0, 0))
+            seen[one["name"]] = (time + one["dur"], count + 1)
+    return sorted(((time / steps, count / steps, name) for name, (time, count) in seen.items()), reverse=True)
+
+
+def step_profile(bench):
+    """Where the time of a step goes, by kernel: ResNet-18, 128 images, in a graph."""
+    if bench.rehearsal:
+        raise Skip("kernels are a GPU's")
+    steps, batch = 10, AUGMENTED_BATCH
+    flags = ["--profile", "--profile-first-step", 40, "--profile-steps", steps, "--model", "resnet18", "--augment"]
+    with bench.train(*flags, *half_precision(bench), *made_up(bench, 60, 20, batch), graph=bench.can_graph()) as folder:
+        (file,) = folder.rglob("*trace*.json*")
+        text = gzip.open(file, "rt").read() if file.suffix == ".gz" else file.read_text()
+    trace = json.loads(text)
+    kernels = kernel_times(trace["traceEvents"] if isinstance(trace, dict) else trace, steps)
+    if not kernels:
+        raise Failure("the trace has no kernel of the GPU")
+    bench.figures |= {"batch": batch, "kernels": len(kernels), "launches_a_step": sum(count for _, count, _ in kernels),
+                      "busy_us_a_step": sum(time for time, _, _ in kernels),
+                      "dearest": [[round(time, 2), round(count, 2), name[:160]] for time, count, name in kernels[:LARGEST_KERNELS]]}
 
 
 def first_step(bench):

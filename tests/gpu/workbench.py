@@ -77,7 +77,7 @@ class Workbench:
         folders = [torch_dir / "lib", *sorted(torch_dir.parent.glob("nvidia/*/lib"))]
         self.torch_libraries = ":".join(map(str, folders))
         self.settings = None
-        self.fastest_batch = None  # of ResNet-18, once it is known
+        self.peers = {}  # that were started before they are needed, by their flags
 
     def left(self):
         return self.deadline - time.monotonic()
@@ -167,6 +167,16 @@ def windows(folder):
 
 class Peer:
     """tests/bench/train_peer.py, which stays and trains so many steps when asked."""
+
+    @staticmethod
+    def ready_made(bench, *flags):
+        """The one that start_ahead() has started with these flags, else a new one."""
+        return bench.peers.pop(tuple(map(str, flags)), None) or Peer(bench, *flags)
+
+    @staticmethod
+    def start_ahead(bench, *flags):
+        """Imports and compiles while other checks run; it waits, idle, until it is taken."""
+        bench.peers[tuple(map(str, flags))] = Peer(bench, *flags)
 
     def __init__(self, bench, *flags):
         self.bench = bench
