@@ -264,9 +264,12 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
   std::size_t entries = 0;
   std::size_t freed = 0;
   std::size_t bytes = 0;
+  absl::flat_hash_set<absl::string_view> named;
   for (std::size_t i = 0; i < op.keys.size(); ++i) {
-    const auto it = values_.find(op.keys[i]);
     bytes += op.values[i].size();
+    // A key that is named twice frees its old value once.
+    if (!named.insert(op.keys[i]).second) continue;
+    const auto it = values_.find(op.keys[i]);
     if (it != values_.end()) {
       freed += it->second.size();
     } else {
@@ -274,9 +277,7 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
       bytes += op.keys[i].size();
     }
   }
-  // A key that is named twice frees its old value once; the excess in this count cannot be larger
-  // than the new bytes.
-  if (absl::Status status = CheckRoom(entries, std::min(freed, bytes_), bytes); !status.ok())
+  if (absl::Status status = CheckRoom(entries, freed, bytes); !status.ok())
     return ErrorResult(status);
   std::vector<std::string> appeared;
   for (std::size_t i = 0; i < op.keys.size(); ++i) {

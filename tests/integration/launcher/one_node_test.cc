@@ -29,8 +29,7 @@ TEST_F(DdprunTest, EveryWorkerKnowsItsPlace) {
           std::string("GROUP_WORLD_SIZE=1"), std::string("ROLE_NAME=trainer"), "ROLE_RANK=" + rank,
           std::string("ROLE_WORLD_SIZE=2"), std::string("MASTER_ADDR=localhost"),
           std::string("TORCHELASTIC_RESTART_COUNT=0"), std::string("TORCHELASTIC_MAX_RESTARTS=3"),
-          std::string("TORCHELASTIC_RUN_ID=job7"),
-          std::string("TORCHELASTIC_USE_AGENT_STORE=True"),
+          std::string("TORCHELASTIC_RUN_ID=job7"), std::string("TORCHELASTIC_USE_AGENT_STORE=True"),
           std::string("TORCH_NCCL_ASYNC_ERROR_HANDLING=1"), std::string("DDPRUN_ROUND=1")}) {
       EXPECT_THAT("\n" + run->out(), HasSubstr("\n[" + rank + "] " + variable + "\n"));
     }
@@ -48,26 +47,33 @@ TEST_F(DdprunTest, ExitCodes) {
   EXPECT_EQ(Launch({"sh", "-c", "kill -TERM $$"})->Wait(), 143);
 }
 
+// The others end by SIGTERM: nothing else would end them before the test's deadline.
 TEST_F(DdprunTest, TheFirstFailingWorkersCodeWinsAndTheOthersAreStoppedAtOnce) {
-  auto run = Launch(
-      {"--nproc-per-node", "3", "sh", "-c",
-       "[ $RANK = 1 ] && { echo last words; exit 5; }; trap 'exit 9' TERM; sleep 100 & wait"});
+  auto run = Launch({"--nproc-per-node", "3", "--term-timeout", "3600", "sh", "-c",
+                     "if [ $RANK = 1 ]; then until [ -e " + folder_ + "/0 ] && [ -e " + folder_ +
+                         "/2 ]; do sleep 0.01; done; echo last words; exit 5; fi; "
+                         "trap 'echo stopped; exit 9' TERM; touch " +
+                         folder_ + "/$RANK; sleep 1000 & wait"});
   EXPECT_EQ(run->Wait(), 5);
-  EXPECT_LT(run->duration(), std::chrono::seconds(8));
+  EXPECT_THAT(run->out(), HasSubstr("[0] stopped\n"));
+  EXPECT_THAT(run->out(), HasSubstr("[2] stopped\n"));
   EXPECT_THAT(run->err(), HasSubstr("rank 1 (local rank 1 on host"));
   EXPECT_THAT(run->err(), HasSubstr("exited with code 5"));
   EXPECT_THAT(run->err(), HasSubstr("  last lines of rank 1:\n    last words\n  the others:\n    "
                                     "ranks 0, 2 were stopped by ddprun\n  exit code: 5\n"));
 }
 
+// It never ends by itself, and the default grace is as long as the test's deadline.
 TEST_F(DdprunTest, AWorkerThatIgnoresSigtermIsKilledAfterTheGrace) {
   auto run = Launch({"--nproc-per-node", "2", "--term-timeout", "0.2", "sh", "-c",
                      "[ $RANK = 0 ] && { while [ ! -e " + folder_ +
-                         "/ready ]; do :; done; exit 3; }; trap '' TERM; "
+                         "/ready ]; do :; done; exit 3; }; trap '' TERM; echo pid=$$; "
                          "touch " +
                          folder_ + "/ready; while :; do sleep 1; done"});
+  ASSERT_TRUE(run->WaitForText("pid="));
+  const ProcessWatch worker(NumberAfter("pid=", run->out()));
   EXPECT_EQ(run->Wait(), 3);
-  EXPECT_LT(run->duration(), std::chrono::seconds(8));
+  EXPECT_TRUE(worker.WaitForEnd());
 }
 
 TEST_F(DdprunTest, WhatAWorkerRecordedIsInTheVerdict) {

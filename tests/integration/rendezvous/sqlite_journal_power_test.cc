@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <set>
 
 #include "tests/integration/rendezvous/journal_fixture.h"
+#include "tests/testing/watch_system_calls.h"
 
 namespace ddprun {
 namespace {
@@ -90,19 +90,6 @@ class Memory {
   int acknowledged = 0;
 
  private:
-  // By inode, since a file keeps it when it gets another name. 0: there is none.
-  static ino_t FileAt(const std::string& path) {
-    struct stat info {};
-    return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
-  }
-  static std::string Link(pid_t thread, std::uint64_t fd) {
-    return "/proc/" + std::to_string(thread) + "/fd/" + std::to_string(fd);
-  }
-  static ino_t FileOf(pid_t thread, std::uint64_t fd) { return FileAt(Link(thread, fd)); }
-  static bool IsPipe(pid_t thread, std::uint64_t fd) {
-    struct stat info {};
-    return stat(Link(thread, fd).c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
-  }
   bool IsDirty(const std::string& path) const { return dirty_.contains(FileAt(path)); }
 
   const JournalFolder& folder_;
@@ -115,31 +102,13 @@ TEST(SqliteJournalPowerTest, NothingIsAcknowledgedOrNamedThatIsInMemoryOnly) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const pid_t child = fork();
   if (child == 0) Serve(folder.path(), ends[1]);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (!WIFSTOPPED(status)) GTEST_SKIP() << "this user may not trace processes here";
-  ptrace(PTRACE_SETOPTIONS, child, nullptr,
-         PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
-  ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
   Memory memory(folder);
-  for (;;) {
-    const pid_t stopped = waitpid(-1, &status, __WALL);
-    ASSERT_GT(stopped, 0);
-    if (!WIFSTOPPED(status)) {
-      if (stopped == child) break;
-      continue;
-    }
-    __ptrace_syscall_info call{};
-    if (WSTOPSIG(status) == (SIGTRAP | 0x80) &&
-        ptrace(PTRACE_GET_SYSCALL_INFO, stopped, sizeof call, &call) > 0 &&
-        call.op == PTRACE_SYSCALL_INFO_ENTRY) {
-      memory.Enter(call, stopped);
-    }
-    ptrace(PTRACE_SYSCALL, stopped, nullptr, nullptr);
-  }
+  const std::optional<int> status = WatchSystemCalls(
+      child, [&](const __ptrace_syscall_info& call, pid_t thread) { memory.Enter(call, thread); });
   close(ends[0]);
   close(ends[1]);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  if (!status.has_value()) GTEST_SKIP() << "this user may not trace processes here";
+  ASSERT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
   EXPECT_EQ(memory.acknowledged, 10);
   EXPECT_EQ(memory.renames, 1);
   EXPECT_GT(memory.copied_pages, 3);

@@ -7,14 +7,18 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <cmath>
+
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/data/dataset.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/parallel/local_pipeline.h"
 #include "worker/parallel/pipeline_parallel.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
+#include "worker/step/train_step.h"
 
 namespace ddprun {
 namespace {
@@ -302,6 +306,101 @@ TEST(RankPipeline, ChecksAndSumsAreOverTheRanksOfOneModel) {
       EXPECT_EQ(all[1].first, "momentum.1");
       EXPECT_TRUE(at::equal(all[1].second, at::full({2, 3}, 7.0)));
     }
+  });
+}
+
+// A rank's steps, as a training makes them: its stage of two, and updates.
+struct StagedSteps {
+  StagedSteps(World& world, const Config& base)
+      : config([&] {
+          Config own = base;
+          own.dataset = "synthetic";
+          own.samples = 16;
+          return own;
+        }()),
+        data(OpenDataset(config.dataset, {.seed = 1, .samples = config.samples, .input_size = 32})),
+        model(Make({})),
+        strategy(world, *model, MakePipelinePlan(config, 2), {0, 1}, {}),
+        parameters(strategy.Parameters()),
+        optimizer(MakeOptimizer(config, parameters)),
+        scaler(config.amp == Amp::kFp16, world.device()),
+        plan({.size = data.train->size(),
+              .shard = strategy.shard(),
+              .batch_size = config.batch_size,
+              .seed = config.seed}),
+        step({.config = config,
+              .world = world,
+              .strategy = strategy,
+              .parameters = parameters,
+              .optimizer = *optimizer,
+              .scaler = scaler,
+              .calls = {.on_loss = [](const at::Tensor&) {},
+                        .before_update = [] {},
+                        .enter = [](StepSection) {}}},
+             std::make_unique<LoaderFeed>(config, *data.train, world)) {
+    strategy.Train();
+    step.BeginEpoch(plan, 0);
+  }
+
+  void MakeStep(std::int64_t number) {
+    step.Make({.first = number - 1, .count = 1}, /*rate=*/0.05, number);
+  }
+
+  std::vector<at::Tensor> Values() const {
+    std::vector<at::Tensor> values;
+    for (const auto& entry : parameters) values.push_back(entry.second.detach().clone());
+    return values;
+  }
+
+  const Config config;
+  const Dataset data;
+  const std::shared_ptr<ImageModel> model;
+  PipelineParallel strategy;
+  const NamedTensors parameters;
+  const std::unique_ptr<Optimizer> optimizer;
+  GradScaler scaler;
+  const EpochPlan plan;
+  TrainStep step;
+};
+
+TEST(RankPipeline, AnOverflowInOneStageSkipsTheStepOfAll) {
+  InRanks(2, [](World& world) {
+    Config config = ConfigOf({});
+    config.amp = Amp::kFp16;  // the scale; a CPU computes in floats all the same
+    StagedSteps steps(world, config);
+    bool overflows = true;
+    // In one gradient of the last stage, which the other rank does not see.
+    if (world.rank() == 1) {
+      steps.parameters.front().second.register_hook(
+          [&](const at::Tensor& gradient) { return overflows ? gradient / 0.0 : gradient; });
+    }
+    const auto before = steps.Values();
+    steps.MakeStep(1);
+    const auto skipped = steps.Values();
+    for (std::size_t i = 0; i < before.size(); ++i)
+      EXPECT_TRUE(at::equal(skipped[i], before[i])) << steps.parameters[i].first;
+    EXPECT_EQ(steps.scaler.state().scale, GradScaler::kInitialScale * GradScaler::kBackoff);
+    overflows = false;
+    steps.MakeStep(2);
+    EXPECT_FALSE(at::equal(steps.Values().front(), before.front()));
+    EXPECT_EQ(steps.scaler.state().scale, GradScaler::kInitialScale * GradScaler::kBackoff);
+  });
+}
+
+TEST(RankPipeline, GradientsAreClippedByTheNormOfTheWholeModel) {
+  InRanks(2, [](World& world) {
+    Config config = ConfigOf({});
+    config.clip_norm = 1e9;  // which leaves the gradients as they are
+    StagedSteps steps(world, config);
+    steps.MakeStep(1);
+    at::Tensor squared = at::zeros({}, at::kDouble);
+    for (const auto& entry : steps.parameters)
+      squared.add_(entry.second.grad().to(at::kDouble).square().sum());
+    const double own = squared.item<double>();
+    world.AllReduceSum(squared);
+    EXPECT_GT(squared.item<double>(), own) << "the other stage has gradients as well";
+    const double norm = std::sqrt(squared.item<double>());
+    EXPECT_NEAR(steps.step.gradient_norm(), norm, 1e-4 * norm);
   });
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "launcher/base/limits.h"
 
 namespace ddprun {
@@ -16,6 +18,16 @@ ProgressMessage At(std::int64_t step, const std::string& section) {
   ProgressMessage message;
   message.step = step;
   message.section = section;
+  return message;
+}
+
+// Of a worker that reports only where it is among collectives.
+ProgressMessage In(std::optional<std::int64_t> waits, std::int64_t last) {
+  ProgressMessage message;
+  message.goes_on = false;
+  message.place.emplace();
+  if (waits) message.place->waits = Collective{"0", *waits, "all_reduce"};
+  message.place->last = {{"0", last, "all_reduce"}};
   return message;
 }
 
@@ -130,6 +142,17 @@ TEST_F(HangWatchTest, TheDeadDoNotHang) {
   EXPECT_FALSE(watch_->NextLook().has_value());
 }
 
+TEST_F(HangWatchTest, OneThatHasEndedIsNeverNamed) {
+  for (const HangOptions& options :
+       {HangOptions{.hang_timeout = seconds(10)}, HangOptions{.init_timeout = seconds(10)},
+        HangOptions{.heartbeat_timeout = seconds(10)}}) {
+    Begin(options, 1);
+    if (options.hang_timeout.count() > 0) watch_->OnProgress(0, At(1, "data"), now_);
+    watch_->OnExit(0);
+    EXPECT_FALSE(Pass(std::chrono::hours(1)).has_value());
+  }
+}
+
 TEST_F(HangWatchTest, WithAnInitTimeoutTheFirstWordIsWaitedFor) {
   Begin({.hang_timeout = seconds(10), .init_timeout = seconds(60)});
   watch_->OnProgress(0, At(1, "data"), now_);
@@ -172,6 +195,80 @@ TEST_F(HangWatchTest, TimeInWhichTheAgentItselfDidNotRunCountsAgainstNobody) {
   EXPECT_FALSE(Sleep(std::chrono::hours(8)).has_value());
   EXPECT_FALSE(Pass(milliseconds(3'900)).has_value());
   EXPECT_TRUE(Pass(seconds(3)).has_value());
+}
+
+// The kinds of silence each: a laptop that slept blames nobody, and excuses nobody for longer.
+TEST_F(HangWatchTest, AfterASuspensionSilenceGoesOnFromWhereItWas) {
+  struct Case {
+    const char* name;
+    HangOptions options;
+    std::function<void()> says;  // what the last sign of life is
+  };
+  const Case cases[] = {
+      {"progress",
+       {.hang_timeout = seconds(10)},
+       [&] { watch_->OnProgress(0, At(1, "data"), now_); }},
+      {"output", {.heartbeat_timeout = seconds(10)}, [&] { watch_->OnOutput(0, now_); }},
+      {"place", {.hang_timeout = seconds(10)}, [&] { watch_->OnProgress(0, In(57, 56), now_); }},
+      {"start", {.init_timeout = seconds(18)}, [] {}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    Begin(one.options, 1);
+    EXPECT_FALSE(Pass(seconds(8)).has_value());
+    one.says();
+    EXPECT_FALSE(Pass(seconds(5)).has_value());
+    EXPECT_FALSE(Sleep(std::chrono::hours(8)).has_value());
+    EXPECT_FALSE(Pass(milliseconds(3'900)).has_value());
+    const auto found = Pass(seconds(3));
+    ASSERT_TRUE(found.has_value());
+    EXPECT_LE(found->hang.silent, seconds(20)) << "the suspension was counted";
+  }
+}
+
+// A message that is read before the agent looks at the clock again.
+TEST_F(HangWatchTest, ASignOfLifeRightAfterASuspensionIsNotMovedToTheFuture) {
+  const auto after_sleep = [this](HangOptions options, const std::function<void()>& says) {
+    Begin(options, 1);
+    says();
+    Pass(seconds(5));
+    now_ += std::chrono::hours(8);
+    says();
+    EXPECT_FALSE(watch_->Look(now_).has_value());
+    EXPECT_FALSE(Pass(milliseconds(9'900)).has_value());
+    EXPECT_TRUE(Pass(seconds(2)).has_value());
+  };
+  std::int64_t number = 0;
+  after_sleep({.hang_timeout = seconds(10)},
+              [&] { watch_->OnProgress(0, At(++number, "data"), now_); });
+  after_sleep({.heartbeat_timeout = seconds(10)}, [&] { watch_->OnOutput(0, now_); });
+  after_sleep({.hang_timeout = seconds(10)}, [&] {
+    ++number;
+    watch_->OnProgress(0, In(number, number - 1), now_);
+  });
+}
+
+// Whichever way it hangs, and whichever sign of life it gives.
+TEST_F(HangWatchTest, OneThatGoesOnAndHangsAgainIsNamedAgain) {
+  const auto twice = [this](HangOptions options, const std::function<void()>& says) {
+    Begin(options, 1);
+    says();
+    for (int time = 0; time < 3; ++time) {
+      EXPECT_TRUE(Pass(seconds(12)).has_value()) << time;
+      EXPECT_FALSE(Pass(seconds(12)).has_value()) << "named twice";
+      says();
+      EXPECT_FALSE(Pass(seconds(9)).has_value()) << time;
+    }
+  };
+  std::int64_t number = 0;
+  twice({.hang_timeout = seconds(10)}, [&] { watch_->OnProgress(0, At(++number, "data"), now_); });
+  twice({.heartbeat_timeout = seconds(10)}, [&] { watch_->OnOutput(0, now_); });
+  twice({.heartbeat_timeout = seconds(10)},
+        [&] { watch_->OnProgress(0, At(++number, "quiet"), now_); });
+  twice({.hang_timeout = seconds(10)}, [&] {
+    ++number;
+    watch_->OnProgress(0, In(number, number - 1), now_);
+  });
 }
 
 TEST_F(HangWatchTest, ALookThatIsLateByLittleIsNoExcuse) {
@@ -271,15 +368,6 @@ TEST_F(HangWatchTest, ANodeIsAsFarAsItsSlowestWorkerAndAsFastAsAll) {
 }
 
 // ---- Workers that report only where they are among collectives
-
-ProgressMessage In(std::optional<std::int64_t> waits, std::int64_t last) {
-  ProgressMessage message;
-  message.goes_on = false;
-  message.place.emplace();
-  if (waits) message.place->waits = Collective{"0", *waits, "all_reduce"};
-  message.place->last = {{"0", last, "all_reduce"}};
-  return message;
-}
 
 TEST_F(HangWatchTest, TheOneThatTheOthersWaitForIsNamedThoughItReportsNoProgress) {
   Begin({.hang_timeout = seconds(10)}, 3);

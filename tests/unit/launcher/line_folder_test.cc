@@ -124,6 +124,28 @@ TEST_F(LineFolderTest, WaitingTextIsLimited) {
   EXPECT_THAT(Write(0, std::string(1u << 20, 'x')).size(), 1001u);
 }
 
+// The limit is on what waits, not on what has ever waited.
+TEST_F(LineFolderTest, EqualLinesAreFoldedHoweverMuchWasSaidBefore) {
+  folder_.Start(2);
+  const std::string text(10'000, 'x');
+  for (std::size_t said = 0; said < 4 * kLimits.bytes_max; said += text.size()) {
+    ASSERT_THAT(Write(0, text), IsEmpty()) << "after " << said << " bytes";
+    ASSERT_THAT(Write(1, text), ElementsAre("0-1:" + text)) << "after " << said << " bytes";
+  }
+}
+
+TEST_F(LineFolderTest, ANewRoundBeginsWithNothingWaiting) {
+  const std::string text(10'000, 'x');
+  for (std::size_t said = 0; said < 4 * kLimits.bytes_max; said += text.size()) {
+    folder_.Start(2);
+    ASSERT_THAT(Write(0, text), IsEmpty()) << "after " << said << " bytes";
+    ASSERT_NE(folder_.NextDeadline(), std::nullopt);
+  }
+  folder_.Start(2);
+  EXPECT_EQ(folder_.NextDeadline(), std::nullopt);
+  EXPECT_THAT(Write(1, text), IsEmpty()) << "a line of the round before was joined";
+}
+
 // Whatever is said, every worker's lines come out once and in its order, and within the window.
 TEST_F(LineFolderTest, NoLineIsLostDoubledOrMovedByChance) {
   for (unsigned seed = 0; seed < 200; ++seed) {

@@ -99,6 +99,16 @@ TEST_F(LineGapTest, ALineWhoseBeginningIsLostIsLeftOutAsAWhole) {
   EXPECT_EQ(out_, Note(2) + "b\n");
 }
 
+TEST_F(LineGapTest, ASecondGapCountsItsOwnLinesOnly) {
+  Say("a", true);
+  Say("\nb\nc\n", false);
+  Say("d\n", true);
+  Say("e\n", false);
+  Say("f\n", true);
+  EXPECT_EQ(out_, "a\n" + Note(3) + "d\n" + Note(1) + "f\n");
+  EXPECT_EQ(gap_.lost_lines(), 4u);
+}
+
 TEST_F(LineGapTest, AGapAtTheEndIsSaidToo) {
   Say("a", true);
   Say("b\nc", false);

@@ -71,6 +71,35 @@ TEST_F(FrameGuardTest, CallsHaveARate) {
   EXPECT_EQ(Count(Frame(kHeaders, 4, "h"), 100'000), kCallsAtOnceMax);
 }
 
+TEST_F(FrameGuardTest, ALongSilenceSavesUpNoMoreThanABurst) {
+  now_ += std::chrono::hours(24);
+  EXPECT_EQ(Count(Frame(kReset, 0, "code"), 100'000), kResetsAtOnceMax);
+  guard_ = FrameGuard(now_);
+  EXPECT_TRUE(Feed(kPreface));
+  now_ += std::chrono::hours(24);
+  EXPECT_EQ(Count(Frame(kHeaders, 4, "h"), 100'000), kCallsAtOnceMax);
+}
+
+// Fractions of a call add up, and no time is counted twice.
+TEST_F(FrameGuardTest, CallsAtTheAllowedRatePassForEver) {
+  constexpr int kAtOnce = 10;
+  constexpr auto kPause = std::chrono::nanoseconds(seconds(1)) * kAtOnce / kCallsPerSecondMax;
+  const std::string call = Frame(kHeaders, 4, "h");
+  const TimePoint end = now_ + std::chrono::minutes(10);
+  for (; now_ < end; now_ += kPause) ASSERT_EQ(Count(call, kAtOnce), kAtOnce);
+}
+
+TEST_F(FrameGuardTest, CallsAboveTheAllowedRateEndWhenTheBurstIsUsedUp) {
+  constexpr int kEachSecond = kCallsPerSecondMax * 11 / 10;
+  const std::string call = Frame(kHeaders, 4, "h");
+  int passed = 0;
+  for (; Count(call, kEachSecond) == kEachSecond; ++passed) {
+    ASSERT_LT(passed, 1000) << "it goes on for ever";
+    now_ += seconds(1);
+  }
+  EXPECT_NEAR(passed, (kCallsAtOnceMax - kEachSecond) / (kEachSecond - kCallsPerSecondMax), 1);
+}
+
 // As bytes come: in pieces of any size.
 TEST_F(FrameGuardTest, PiecesOfFrames) {
   const std::string all = kPreface + Frame(kHeaders, 0, std::string(5000, 'h')) +

@@ -162,5 +162,72 @@ TEST(KvStoreRandomTest, EveryOperationHasThePlainStoresAnswer) {
   }
 }
 
+// The bytes of all keys, values, queue names and queued values.
+std::size_t BytesIn(const KvStore& store) {
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : store.values()) bytes += key.size() + value.size();
+  for (const auto& [key, values] : store.queues()) {
+    bytes += key.size();
+    for (const std::string& value : values) bytes += value.size();
+  }
+  return bytes;
+}
+
+StoreOp RandomWrite(std::mt19937& random) {
+  const auto key = [&random] { return std::string(1 + random() % 2, "abc"[random() % 3]); };
+  const auto value = [&random] { return std::string(random() % 300, 'v'); };
+  constexpr V kVerbs[] = {V::kSet,       V::kAppend,   V::kCompareSet, V::kAdd,
+                          V::kDelete,    V::kDelete,   V::kMultiSet,   V::kQueuePush,
+                          V::kQueuePush, V::kQueuePop, V::kQueuePop,   V::kQueuePop};
+  StoreOp op = MakeOp(kVerbs[random() % std::size(kVerbs)], {key()});
+  op.number = static_cast<std::int64_t>(random() % 1000);
+  const bool takes_value = op.verb == V::kSet || op.verb == V::kAppend || op.verb == V::kQueuePush;
+  if (takes_value) op.values = {value()};
+  if (op.verb == V::kCompareSet) op.values = {"", value()};
+  if (op.verb == V::kMultiSet) {
+    op.keys = {key(), key(), key()};
+    op.values = {value(), value(), value()};
+  }
+  if (op.verb == V::kQueuePop && random() % 2 == 0) op.timeout = std::chrono::milliseconds(5);
+  return op;
+}
+
+// The store counts its bytes as it changes: after any history the count is what a sum over its
+// contents gives, so a long run's store does not fill up with bytes that it does not hold.
+TEST(KvStoreRandomTest, TheLimitAppliesToTheBytesThatAreThere) {
+  constexpr std::size_t kBytesMax = 2000;
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    KvStore store(kRound, {.bytes_max = kBytesMax});
+    TimePoint now{};
+    std::uint64_t tickets = 0;
+    std::size_t fullest = 0;
+    const auto set = [&](std::size_t bytes) {
+      const auto answers = store.Submit(StoreTicket{++tickets},
+                                        MakeOp(V::kSet, {"?"}, {std::string(bytes, 'v')}), now);
+      return answers.front().result.status.ok();
+    };
+    for (int i = 0; i < 1000; ++i) {
+      now += std::chrono::milliseconds(1);
+      store.Tick(now);
+      store.Submit(StoreTicket{++tickets}, RandomWrite(random), now);
+      if (random() % 200 == 0) {
+        store.Clear(RoundId{2});
+        store.Clear(kRound);
+      }
+      const std::size_t held = BytesIn(store);
+      ASSERT_LE(held, kBytesMax);
+      fullest = std::max(fullest, held);
+      if (held + 1 > kBytesMax) continue;
+      const std::size_t room = kBytesMax - held - 1;  // beside the key
+      ASSERT_FALSE(set(room + 1)) << "after step " << i;
+      ASSERT_TRUE(set(room)) << "after step " << i;
+      store.Submit(StoreTicket{++tickets}, MakeOp(V::kDelete, {"?"}), now);
+    }
+    EXPECT_GT(fullest, kBytesMax * 3 / 4) << "too few bytes to show anything";
+  }
+}
+
 }  // namespace
 }  // namespace ddprun

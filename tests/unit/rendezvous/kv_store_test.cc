@@ -159,6 +159,100 @@ TEST(KvStoreTest, Limits) {
   EXPECT_TRUE(s.Do(V::kSet, {"c"}, {""}).status.ok());
 }
 
+// A store of 100 bytes, and keys of one byte.
+KvStore::Limits HundredBytes() { return {.bytes_max = 100, .value_bytes_max = 100}; }
+
+// Whether `bytes` more fit, which leaves the store as it was.
+bool HasRoomFor(TestStore& s, std::size_t bytes) {
+  const std::string key = "?";
+  const bool fits = s.Do(V::kSet, {key}, {std::string(bytes - key.size(), 'v')}).status.ok();
+  EXPECT_EQ(s.Do(V::kDelete, {key}).number, fits ? 1 : 0);
+  return fits;
+}
+
+// Checks that exactly `bytes` more fit.
+void ExpectRoom(TestStore& s, std::size_t bytes) {
+  EXPECT_TRUE(HasRoomFor(s, bytes));
+  EXPECT_FALSE(HasRoomFor(s, bytes + 1));
+}
+
+TEST(KvStoreTest, DeletedKeysFreeTheirBytes) {
+  TestStore s(HundredBytes());
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(s.Do(V::kSet, {"k"}, {std::string(60, 'v')}).status.ok()) << i;
+    EXPECT_EQ(s.Do(V::kDelete, {"k"}).number, 1);
+  }
+  ExpectRoom(s, 100);
+}
+
+TEST(KvStoreTest, PoppedValuesFreeTheirBytesAndTheLastOneItsQueueName) {
+  TestStore s(HundredBytes());
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(s.Do(V::kQueuePush, {"q"}, {std::string(30, 'a')}).status.ok()) << i;
+    ASSERT_TRUE(s.Do(V::kQueuePush, {"q"}, {std::string(40, 'b')}).status.ok()) << i;
+    EXPECT_TRUE(s.Do(V::kQueuePop, {"q"}).status.ok());
+    ExpectRoom(s, 100 - 1 - 40);
+    EXPECT_TRUE(s.Do(V::kQueuePop, {"q"}).status.ok());
+  }
+  ExpectRoom(s, 100);
+}
+
+TEST(KvStoreTest, AValueThatAWaitingPopTakesOccupiesNoBytes) {
+  TestStore s(HundredBytes());
+  for (int i = 0; i < 50; ++i) {
+    const StoreTicket pop = s.Wait(V::kQueuePop, {"q"});
+    ASSERT_TRUE(s.Do(V::kQueuePush, {"q"}, {std::string(60, 'v')}).status.ok()) << i;
+    EXPECT_TRUE(s.IsAnswered(pop));
+  }
+  ExpectRoom(s, 100);
+}
+
+TEST(KvStoreTest, ANewRoundHasAllBytesAndEntries) {
+  KvStore::Limits limits = HundredBytes();
+  limits.keys_max = 2;
+  TestStore s(limits);
+  EXPECT_TRUE(s.Do(V::kSet, {"k"}, {std::string(40, 'v')}).status.ok());
+  EXPECT_TRUE(s.Do(V::kQueuePush, {"q"}, {std::string(40, 'v')}).status.ok());
+  s.Clear(RoundId{2});
+  s.Clear(kRound);
+  ExpectRoom(s, 100);
+  EXPECT_TRUE(s.Do(V::kMultiSet, {"a", "b"}, {"", ""}).status.ok());
+}
+
+TEST(KvStoreTest, ReplacedValuesFreeTheirBytes) {
+  TestStore s(HundredBytes());
+  ASSERT_TRUE(s.Do(V::kSet, {"k"}, {std::string(60, 'v')}).status.ok());
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(s.Do(V::kSet, {"k"}, {std::string(60, 'v')}).status.ok()) << i;
+    ASSERT_TRUE(s.Do(V::kMultiSet, {"k"}, {std::string(60, 'w')}).status.ok()) << i;
+    ASSERT_TRUE(s.Do(V::kCompareSet, {"k"}, {std::string(60, 'w'), "7"}).status.ok()) << i;
+    ASSERT_TRUE(s.Add("k", 5).status.ok()) << i;
+    ASSERT_TRUE(s.Do(V::kAppend, {"k"}, {std::string(50, 'x')}).status.ok()) << i;
+  }
+  ExpectRoom(s, 100 - 1 - 52);
+}
+
+TEST(KvStoreTest, AKeyNamedSeveralTimesInOneMultiSetFreesItsValueOnce) {
+  TestStore s(HundredBytes());
+  const std::string old(30, 'v');
+  ASSERT_TRUE(s.Do(V::kMultiSet, {"k", "o"}, {old, std::string(50, 'v')}).status.ok());
+  EXPECT_FALSE(s.Do(V::kMultiSet, {"k", "k", "n"}, {"", old, std::string(20, 'v')}).status.ok());
+  ExpectRoom(s, 100 - 31 - 51);
+  EXPECT_TRUE(s.Do(V::kMultiSet, {"k", "k", "k", "k"}, {"", "", "", "last"}).status.ok());
+  EXPECT_THAT(s.Do(V::kGet, {"k"}).values, ElementsAre("last"));
+  ExpectRoom(s, 100 - 5 - 51);
+}
+
+TEST(KvStoreTest, ARefusedOperationOccupiesNoBytes) {
+  TestStore s(HundredBytes());
+  ASSERT_TRUE(s.Do(V::kSet, {"k"}, {std::string(60, 'v')}).status.ok());
+  const std::string large(50, 'w');
+  for (const V verb : {V::kSet, V::kAppend, V::kQueuePush, V::kMultiSet})
+    EXPECT_FALSE(s.Do(verb, {"n"}, {large}).status.ok()) << static_cast<int>(verb);
+  EXPECT_FALSE(s.Do(V::kAppend, {"k"}, {large}).status.ok());
+  ExpectRoom(s, 100 - 1 - 60);
+}
+
 TEST(KvStoreTest, AListThatIsTooLongIsRefused) {
   TestStore s({.reply_bytes_max = 20});
   for (const char* key : {"one", "two", "three"}) s.Do(V::kSet, {key}, {""});

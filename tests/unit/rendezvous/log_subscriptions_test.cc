@@ -173,6 +173,23 @@ TEST(LogSubscriptionsTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
   EXPECT_EQ(all.back(), RunNews(RunOver{}));
 }
 
+TEST(LogSubscriptionsTest, AReaderWhoTakesAllLosesNothingHoweverLongItReads) {
+  Desk desk;
+  LogSubscriptions::Effects effects;
+  const WatchId watch = desk.Open(Question(true), {A()}, effects);
+  TakeAll(desk, watch);
+  const std::string long_line(1u << 20, 'x');
+  for (std::uint64_t number = 1; number <= 2 * kWatchBytesMax / long_line.size(); ++number) {
+    desk.Receive(kLinkA, Lines(number, long_line));
+    const std::vector<RunNews> news = TakeAll(desk, watch);
+    ASSERT_THAT(news, SizeIs(1)) << number;
+    const auto* said = std::get_if<WorkerLines>(&news[0]);
+    ASSERT_NE(said, nullptr);
+    EXPECT_THAT(said->lines.lines, SizeIs(1)) << number;
+    EXPECT_EQ(said->lines.left_out, 0u);
+  }
+}
+
 TEST(LogSubscriptionsTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
   Desk desk;
   LogSubscriptions::Effects effects;

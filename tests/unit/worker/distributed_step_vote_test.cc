@@ -90,26 +90,33 @@ TEST(StepVote, OnACpuEachLongStepKnowsWhatAnyRankWishes) {
 }
 
 // Steps until the first that has what is asked for. The wish is there in one step only.
-int StepsToSave(Ranks& ranks, milliseconds length) {
-  StepVote::Wishes own{.save = true};
+int StepsTo(StepVote::Wishes own, Ranks& ranks, milliseconds length) {
+  const StepVote::Wishes wanted = own;
   for (int steps = 1; steps < 100; ++steps) {
-    if (ranks.Step({own, {}}, length).save) return steps;
+    const StepVote::Wishes result = ranks.Step({own, {}}, length);
+    if (result.save == wanted.save && result.stop == wanted.stop) return steps;
     own = {};
   }
   return -1;
+}
+
+int StepsToSave(Ranks& ranks, milliseconds length) {
+  return StepsTo({.save = true}, ranks, length);
 }
 
 class StepVotes : public testing::TestWithParam<bool> {};  // whether steps are queued, as on a GPU
 INSTANTIATE_TEST_SUITE_P(Both, StepVotes, testing::Bool());
 
 TEST_P(StepVotes, AWishIsKeptUntilABallotHasIt) {
-  for (int quiet = 0; quiet < 40; ++quiet) {
-    Ranks ranks(2, GetParam());
-    for (int i = 0; i < quiet; ++i)
-      EXPECT_FALSE(ranks.Step({{}, {}}, milliseconds(1)).save) << "nobody wished for it";
-    const int steps = StepsToSave(ranks, milliseconds(1));
-    EXPECT_GT(steps, 0) << "the wish of step " << quiet << " was dropped";
-    EXPECT_LE(steps, StepVote::kIntervalSteps + (GetParam() ? StepVote::kReadAfterSteps + 1 : 2));
+  for (const StepVote::Wishes wish : {StepVote::Wishes{.save = true}, {.stop = 15}}) {
+    for (int quiet = 0; quiet < 40; ++quiet) {
+      Ranks ranks(2, GetParam());
+      for (int i = 0; i < quiet; ++i)
+        EXPECT_FALSE(ranks.Step({{}, {}}, milliseconds(1)).save) << "nobody wished for it";
+      const int steps = StepsTo(wish, ranks, milliseconds(1));
+      EXPECT_GT(steps, 0) << "the wish of step " << quiet << " was dropped";
+      EXPECT_LE(steps, StepVote::kIntervalSteps + (GetParam() ? StepVote::kReadAfterSteps + 1 : 2));
+    }
   }
 }
 
