@@ -59,10 +59,9 @@ find_cuda_headers() {
   return 0
 }
 
-# Configures build/ and builds the targets named after the first argument (ON or OFF: with tests); all if none named.
-build() {
-  local with_tests=$1 python torch_dir target targets=()
-  shift
+# Configures build/, with tests or not (ON or OFF).
+configure() {
+  local with_tests=$1 python torch_dir
   mkdir -p "$repo/build"
   # A build folder that has the tests keeps them: only what is asked for is built either way.
   if grep -qs '^DDPRUN_WITH_TESTS:[A-Z]*=ON$' "$repo/build/CMakeCache.txt"; then with_tests=ON; fi
@@ -74,8 +73,19 @@ build() {
     cat "$repo/build/configure.log" >&2
     die "configuring failed; the lines above say why"
   }
+}
+
+# Builds the targets that are named; all if none is named.
+compile() {
+  local target targets=()
   for target in "$@"; do targets+=(--target "$target"); done
   cmake --build "$repo/build" "${targets[@]}"
+}
+
+# Configures build/ and builds the targets named after the first argument (ON or OFF: with tests); all if none named.
+build() {
+  configure "$1"
+  compile "${@:2}"
 }
 
 # Reads the arguments of a script that packs: --output PATH, --build FOLDER, and words that stand in $1. Sets `output`, `folder`

@@ -2,7 +2,9 @@
 """A bundle made from the build under test, unpacked somewhere else, and an environment that has nothing of this machine's."""
 
 import importlib.util
+import os
 import pathlib
+import shutil
 import tarfile
 
 import pytest
@@ -25,13 +27,20 @@ def tarball(tmp_path_factory):
     path = tmp_path_factory.mktemp("packed") / "bundle.tar.gz"
     done = pack(path)
     assert done.returncode == 0, done.stderr
+    path.with_name("said").write_text(done.stderr)
     return path
 
 
-@pytest.fixture
-def bundle(tarball, tmp_path):
-    """A fresh copy, at a place whose name says nothing of where it was built."""
+@pytest.fixture(scope="session")
+def unpacked(tarball, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
     with tarfile.open(tarball) as archive:
-        archive.extractall(tmp_path / "unpacked")
-    (folder,) = (tmp_path / "unpacked").iterdir()
-    return folder
+        archive.extractall(folder)
+    (bundle,) = folder.iterdir()
+    return bundle
+
+
+@pytest.fixture
+def bundle(unpacked, tmp_path):
+    """A fresh copy, of hard links, at a place whose name says nothing of where it was built."""
+    return shutil.copytree(unpacked, tmp_path / "unpacked" / unpacked.name, symlinks=True, copy_function=os.link)

@@ -2,10 +2,13 @@
 """What the tests share: the programs under test, how to run them with a deadline, and hosts to run them on."""
 
 import contextlib
+import json
 import os
 import pathlib
 import random
 import re
+import resource
+import shlex
 import socket
 import subprocess
 import sys
@@ -19,6 +22,7 @@ BUILD = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", REPO / "build"))
 BIN = pathlib.Path(os.environ.get("DDPRUN_BIN_DIR", BUILD / "bin"))
 DDPRUN = str(BIN / "ddprun")
 TRAIN = str(BIN / "train")
+SHELL_DDPRUN, SHELL_TRAIN = shlex.quote(DDPRUN), shlex.quote(TRAIN)  # as a word of a shell's command
 PYTHON = str(REPO / "worker" / "python")  # of the package ddprun
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
@@ -152,6 +156,55 @@ def agent_of(warden):
     for _ in ("keeper", "agent"):
         pid = int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
     return pid
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "nightly: a repetition, a count or a cross product; run with DDPRUN_NIGHTLY=1 only")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without DDPRUN_NIGHTLY=1 the tests that are not marked as nightly, with it those that are. Both: DDPRUN_NIGHTLY=all."""
+    wanted = os.environ.get("DDPRUN_NIGHTLY", "0")
+    if wanted == "all":
+        return
+    left_out = [item for item in items if (item.get_closest_marker("nightly") is not None) != (wanted == "1")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+SKIPPED = []  # (test, reason)
+
+
+def note_skip(report):
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        SKIPPED.append((report.nodeid.rpartition("/")[2], reason.removeprefix("Skipped: ")))
+
+
+def pytest_runtest_logreport(report):
+    note_skip(report)
+
+
+def pytest_collectreport(report):
+    note_skip(report)
+
+
+def pytest_sessionfinish():
+    """What tests/ci_report.py reads: the CPU time of this file with all its processes, and the tests that were skipped."""
+    if file := os.environ.get("DDPRUN_TEST_RECORDS"):
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        cpu = sum(one.ru_utime + one.ru_stime for one in used)
+        record = {"test": os.environ.get("DDPRUN_CTEST_NAME", ""), "cpu": round(cpu, 2), "skipped": SKIPPED}
+        with open(file, "a") as records:
+            records.write(json.dumps(record) + "\n")
+
+
+@pytest.fixture
+def chance():
+    """Random numbers that a failed test's output tells how to repeat: DDPRUN_TEST_SEED=SEED."""
+    seed = int(os.environ.get("DDPRUN_TEST_SEED") or random.randrange(1 << 30))
+    print(f"DDPRUN_TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture(autouse=True)

@@ -174,11 +174,17 @@ def differences(ours, theirs):
     return found
 
 
-class Runs:
-    """What became of the cases: each is run once, two at a time, when it is first asked for or announced."""
+def under_torchrun(case, folder):
+    return Side(case, case.torchrun, folder).finish()
 
-    def __init__(self, folder):
+
+class Runs:
+    """What became of the cases: each is run once, two at a time, when it is first asked for or announced. `answers` may know
+    torchrun's side of a case (torchrun_answers.py)."""
+
+    def __init__(self, folder, answers):
         self._folder = folder
+        self._answers = answers
         self._pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
         self._runs = {}
 
@@ -193,8 +199,8 @@ class Runs:
 
     def _run(self, case):
         folder = self._folder / re.sub(r"\W+", "_", case.name)
-        theirs = Side(case, case.torchrun, folder / "torchrun").finish()
         ours = Side(case, [DDPRUN], folder / "ddprun").finish()
+        theirs = self._answers.seen(case, folder / "alone") or under_torchrun(case, folder / "torchrun")
         return ours, theirs
 
     def close(self):

@@ -11,6 +11,12 @@ import pytest
 from hosts import three_hosts  # noqa: F401  (a fixture)
 
 SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+# deploy/setup.sh unpacks it, as its package would start a server here: it lacks a library and the user that the package makes.
+UNPACKED = pathlib.Path(SSHD).resolve().parents[2] if SSHD and not SSHD.startswith(("/usr/", "/sbin/")) else None
+WITH_USER = (
+    'grep -q ^sshd: /etc/passwd || { (cat /etc/passwd && echo "sshd:x:65534:65534::/run/sshd:/usr/sbin/nologin") > "$0" &&'
+    ' mount --bind "$0" /etc/passwd; } && exec "$@"'
+)
 
 SERVER = """
 Port 22
@@ -59,12 +65,14 @@ class SshHosts:
     def _serve(self, host):
         config = self.folder / f"sshd_{host.address}"
         config.write_text(SERVER.format(address=host.address, folder=self.folder))
+        user = ["unshare", "--mount", "sh", "-c", WITH_USER, str(self.folder / f"passwd_{host.address}")]
+        libraries = {"LD_LIBRARY_PATH": str(next(UNPACKED.glob("usr/lib/*-linux-gnu")))} if UNPACKED else {}
         server = subprocess.Popen(
-            [*host.prefix, SSHD, "-D", "-e", "-f", str(config)],
+            [*host.prefix, *user, SSHD, "-D", "-e", "-f", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=open(self.folder / f"sshd_{host.address}.log", "w"),
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], **libraries},
         )
         probe = [*host.prefix, "sh", "-c", f"echo > /dev/tcp/{host.address}/22"]
         deadline = time.monotonic() + 30

@@ -15,6 +15,8 @@ HEARTBEAT_S = 2.5
 
 
 def test_starts_of_64_and_256_nodes(tmp_path):
+    built = run(["cmake", "--build", BUILD, "--target", "bench"], env=dict(os.environ), timeout=900)
+    assert built.returncode == 0, built.stdout[-4000:]
     report = tmp_path / "report.json"
     script = REPO / "tests" / "bench" / "start_many.py"
     only = [] if (BUILD / "tests" / "start_many_tcpstore").exists() else ["--only", "ddprun"]

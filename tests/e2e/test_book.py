@@ -163,7 +163,7 @@ def test_a_message_of_the_troubleshooting_is_one_of_the_programs(message, shown)
         assert [part for part in parts if not any(part in text for _, text in SOURCES)] == []
 
 
-# The site
+# The site: nightly
 
 
 def build(tmp_path):
@@ -182,6 +182,7 @@ def site(tmp_path_factory):
     return build(tmp_path_factory.mktemp("book"))
 
 
+@pytest.mark.nightly
 def test_the_strict_build_has_every_document(site):
     missing = []
     for page in ALL_DOCUMENTS:
@@ -192,6 +193,7 @@ def test_the_strict_build_has_every_document(site):
     assert missing == []
 
 
+@pytest.mark.nightly
 def test_nothing_of_the_site_is_on_another_host(site):
     outside = []
     for page in site.rglob("*.html"):
@@ -202,6 +204,7 @@ def test_nothing_of_the_site_is_on_another_host(site):
     assert outside == []
 
 
+@pytest.mark.nightly
 def test_the_search_works_from_a_disk(site):
     """The index is a script, as browsers read no JSON from a disk, and a script stands in for the worker."""
     assert (site / "search" / "search_index.js").read_text().startswith("var __index = {")
@@ -212,6 +215,7 @@ def test_the_search_works_from_a_disk(site):
         assert [(page.parent / script).resolve() for script in scripts] == [worker.resolve()], name
 
 
+@pytest.mark.nightly
 def test_links_of_the_site_lead_to_a_page_and_a_place_on_it(site):
     places, wrong = {}, []
 
@@ -235,12 +239,14 @@ def test_links_of_the_site_lead_to_a_page_and_a_place_on_it(site):
     assert wrong == []
 
 
+@pytest.mark.nightly
 def test_the_reference_of_the_site_has_the_flags(site):
     for name, command in (("ddprun", "ddprun --help all"), ("train", "train --help")):
         shown = html.unescape(re.sub(r"<[^>]+>", "", (site / "reference" / f"{name}.html").read_text()))
         assert flags_of(reference.help_of(*command.split())) <= flags_of(shown)
 
 
+@pytest.mark.nightly
 def test_lists_and_tables_became_lists_and_tables(site):
     """No line of the text begins as one does in Markdown."""
     found = {}

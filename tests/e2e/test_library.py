@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libddprun as its users have it: installed, moved, found by CMake or pkg-config, and built upon by the examples."""
+"""libddprun as its users have it: installed, moved, found by CMake or pkg-config, and built upon by the examples. One of them
+is built from the installed package, the others with the build."""
 
 import contextlib
 import gzip
@@ -21,6 +22,7 @@ from faults import Faults, with_limit  # noqa: E402
 EXAMPLES = REPO / "worker/examples"
 MAN_PAGES = pathlib.Path("/usr/share/man/man1")
 IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
+SAVE_EVERY = 200  # steps; 500 in the example itself
 
 pytestmark = pytest.mark.skipif(not (BUILD / "lib/libddprun.a").exists(), reason="built without libddprun.a")
 
@@ -45,21 +47,27 @@ def installed(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def built(installed, tmp_path_factory):
-    """The program of an example, by its name; each is built once."""
-    programs = {}
+def fashion_mnist(installed, tmp_path_factory):
+    """The example's program, made from the installed package."""
+    source, folder = tmp_path_factory.mktemp("example") / "fashion_mnist", tmp_path_factory.mktemp("built")
+    shutil.copytree(EXAMPLES / "fashion_mnist", source)
+    text = (source / "main.cc").read_text()
+    assert ".every_steps = 500" in text
+    (source / "main.cc").write_text(text.replace(".every_steps = 500", f".every_steps = {SAVE_EVERY}"))
+    flags = [f"-DCMAKE_PREFIX_PATH={installed}", f"-DDDPRUN_TORCH_DIR={torch_folder()}", "-DCMAKE_BUILD_TYPE=Release"]
+    if shutil.which("ccache"):
+        flags += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
+    env = clean_environment(CCACHE_BASEDIR=str(tmp_path_factory.getbasetemp()), CCACHE_NOHASHDIR="1")
+    for command in (["cmake", "-S", source, "-B", folder, *flags], ["cmake", "--build", folder]):
+        done = run(command, timeout=300, env=env)
+        assert done.returncode == 0, done
+    return folder / "fashion_mnist"
 
-    def build(name):
-        if name not in programs:
-            folder = tmp_path_factory.mktemp(name)
-            flags = [f"-DCMAKE_PREFIX_PATH={installed}", f"-DDDPRUN_TORCH_DIR={torch_folder()}", "-DCMAKE_BUILD_TYPE=Release"]
-            for command in (["cmake", "-S", EXAMPLES / name, "-B", folder, *flags], ["cmake", "--build", folder]):
-                done = run(command, timeout=300)
-                assert done.returncode == 0, done
-            programs[name] = folder / name
-        return programs[name]
 
-    return build
+@pytest.fixture
+def built(request):
+    """The program of an example, by its name."""
+    return lambda name: request.getfixturevalue(name) if name == "fashion_mnist" else BUILD / "tests" / f"example_{name}"
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +169,9 @@ def workers_of(program):
 def test_a_rank_that_dies_is_replaced_in_place(built, images, tmp_path):
     """The other process stays, and the end is that of a run that nobody disturbed, bit by bit."""
     program = built("fashion_mnist")
-    plain = launch("--nproc-per-node", "2", program, images, tmp_path / "plain", "300")
+    plain = launch("--nproc-per-node", "2", program, images, tmp_path / "plain", "200")
     assert plain.returncode == 0, plain
-    process = train_apart(program, images, tmp_path / "killed", 300, "--max-restarts", "1")
+    process = train_apart(program, images, tmp_path / "killed", 200, "--max-restarts", "1")
     before = read_until(process, "step 100 ")
     stays, dies = sorted(workers_of(program))
     os.kill(dies, signal.SIGKILL)
@@ -205,12 +213,12 @@ def test_a_spare_takes_the_place_of_a_rank_that_dies(built, images, tmp_path):
 
 def test_a_checkpoint_that_the_disk_does_not_take_is_told(built, images, tmp_path):
     """The training goes on without it; one that has none of its end fails on all ranks, and no signal kills it."""
-    command = [DDPRUN, "--standalone", "--nproc-per-node", "2", built("fashion_mnist"), images, tmp_path / "run", "1001"]
+    command = [DDPRUN, "--standalone", "--nproc-per-node", "2", built("fashion_mnist"), images, tmp_path / "run", str(2 * SAVE_EVERY + 1)]
     done = run(with_limit("--fsize=100000", command))
     said = done.stdout + done.stderr
     assert done.returncode == 1 and "SIGXFSZ" not in said, done
-    assert "checkpoint of step 500 is not saved" in said and "training goes on" in said, done
-    assert len(re.findall(r"fashion_mnist: checkpoint of step 1001 is not saved: .*[Ff]ile too large", said)) == 2, done
+    assert f"checkpoint of step {SAVE_EVERY} is not saved" in said and "training goes on" in said, done
+    assert len(re.findall(rf"fashion_mnist: checkpoint of step {2 * SAVE_EVERY + 1} is not saved: .*[Ff]ile too large", said)) == 2, done
     assert not list((tmp_path / "run").glob("step-*")), done
 
 
@@ -225,9 +233,9 @@ def train_with_faults(program, images, folder):
 def test_a_disk_that_is_full_for_a_while_costs_the_checkpoints_of_that_time(built, images, tmp_path):
     faults, folder, process = train_with_faults(built("fashion_mnist"), images, tmp_path)
     faults.set(f"write ENOSPC path={folder}/step")
-    read_until(process, "checkpoint of step 500 is not saved")
+    read_until(process, f"checkpoint of step {SAVE_EVERY} is not saved")
     faults.clear()
-    wait_for_step(folder, 1000)
+    wait_for_step(folder, 2 * SAVE_EVERY)
     assert "holds it" in told_to_stop(process)
 
 
@@ -235,10 +243,10 @@ def test_a_disk_that_hangs_holds_up_no_step_before_the_next_save(built, images, 
     faults, folder, process = train_with_faults(built("fashion_mnist"), images, tmp_path)
     faults.set(f"write hang path={folder}/step")
     faults.wait_for_hit("write hang")
-    read_until(process, "step 900 ")
+    read_until(process, f"step {SAVE_EVERY + 100} ")
     assert not list(folder.glob("step-*.safetensors"))
     faults.clear()
-    wait_for_step(folder, 1000)
+    wait_for_step(folder, 2 * SAVE_EVERY)
     assert "holds it" in told_to_stop(process)
 
 

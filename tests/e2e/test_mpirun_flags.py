@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from conftest import DDPRUN, clean_environment, finish_all, free_port, run, start
+from conftest import DDPRUN, SHELL_DDPRUN, clean_environment, finish_all, free_port, run, start
 
 SAY_RANK = ["sh", "-c", "echo $RANK of $WORLD_SIZE, $LOCAL_WORLD_SIZE here"]
 
@@ -272,7 +272,7 @@ def test_a_terminal_shows_the_prompt_and_passes_lines_on():
 def test_in_the_background_the_terminal_is_the_shells():
     terminal = Terminal(["bash", "--norc", "--noprofile", "-i"])
     terminal.read_until("$ ")
-    terminal.type(f"{DDPRUN} --stdin 0 sh -c 'echo up; read x; echo got $x' &\n")
+    terminal.type(f"{SHELL_DDPRUN} --stdin 0 sh -c 'echo up; read x; echo got $x' &\n")
     terminal.read_until("[0] up")
     terminal.type("echo shell-$((40+2))\n")
     terminal.read_until("shell-42")

@@ -18,7 +18,7 @@ from unittest import mock
 
 import pytest
 import torch.numa.binding as torch_numa
-from conftest import BUILD, DDPRUN, run
+from conftest import BUILD, DDPRUN, SHELL_DDPRUN, run
 
 PRINT_BINDING = BUILD / "tests" / "print_binding"
 MODES = ("node", "socket", "exclusive", "core-complex")
@@ -276,9 +276,9 @@ def test_hwloc_is_wanted_by_this_flag_alone():
     listed = run(["ldconfig", "-p"]).stdout
     library = next(line.split("=> ")[1] for line in listed.splitlines() if "libhwloc.so.15 " in line)
     hide = f"mount --bind /dev/null {os.path.realpath(library)} && exec "
-    without = run(["unshare", "--mount", "sh", "-c", f"{hide}{DDPRUN} echo ran"])
+    without = run(["unshare", "--mount", "sh", "-c", f"{hide}{SHELL_DDPRUN} echo ran"])
     assert (without.returncode, without.stdout) == (0, "[0] ran\n"), without
-    bound = run(["unshare", "--mount", "sh", "-c", f"{hide}{DDPRUN} --numa-binding node echo ran"])
+    bound = run(["unshare", "--mount", "sh", "-c", f"{hide}{SHELL_DDPRUN} --numa-binding node echo ran"])
     assert (bound.returncode, bound.stdout) == (1, ""), bound
     assert bound.stderr.startswith("ddprun: --numa-binding needs hwloc") and "libhwloc15" in bound.stderr
     assert bound.stderr.count("\n") == 1

@@ -6,12 +6,13 @@ Device nodes are made in the test's own folder: the machine's are not touched.
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import threading
 
 import pytest
-from conftest import BIN, DDPRUN, TRAIN, clean_environment, processes_of_this_session, run, start, wait_for
+from conftest import BIN, DDPRUN, SHELL_DDPRUN, SHELL_TRAIN, TRAIN, clean_environment, processes_of_this_session, run, start, wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_train = pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
@@ -78,7 +79,7 @@ def test_a_fifo_as_the_verdict_file(tmp_path):
 )
 def test_what_cannot_be_written_is_found_before_the_run(tmp_path, flag, path, says):
     (tmp_path / "a-file").write_text("")
-    done = run([DDPRUN, flag, tmp_path / path, "sh", "-c", f"echo ran > {tmp_path}/ran"])
+    done = run([DDPRUN, flag, tmp_path / path, "sh", "-c", f"echo ran > {shlex.quote(str(tmp_path))}/ran"])
     assert done.returncode in (1, 2) and len(done.stderr.splitlines()) == 1, done
     for word in [flag, *says]:
         assert word in done.stderr, done.stderr
@@ -126,25 +127,25 @@ def bash(text, **options):
 
 
 def test_settings_from_a_pipe():
-    done = bash(f"{DDPRUN} --config <(echo 'program: [echo, hello]')")
+    done = bash(f"{SHELL_DDPRUN} --config <(echo 'program: [echo, hello]')")
     assert done.stdout == "[0] hello\n", done
-    done = bash(f"echo 'program: [echo, hello]' | {DDPRUN} --config /dev/stdin")
+    done = bash(f"echo 'program: [echo, hello]' | {SHELL_DDPRUN} --config /dev/stdin")
     assert done.stdout == "[0] hello\n", done
-    done = bash(f"{DDPRUN} --env-file <(echo A=b) sh -c 'echo $A'")
+    done = bash(f"{SHELL_DDPRUN} --env-file <(echo A=b) sh -c 'echo $A'")
     assert done.stdout == "[0] b\n", done
 
 
 @needs_train
 def test_settings_of_the_training_from_a_pipe():
     for call in ("--config <(echo 'lr: 0.123')", "--config /dev/stdin"):
-        done = bash(f"echo 'lr: 0.123' | {TRAIN} {call} --print-config")
+        done = bash(f"echo 'lr: 0.123' | {SHELL_TRAIN} {call} --print-config")
         assert done.returncode == 0 and "\nlr: 0.123 " in done.stdout, done
 
 
 @needs_train
 def test_a_pipe_that_the_ranks_cannot_read_is_an_error_and_not_empty():
     """Ranks share their launcher's stdin: the first reads it to its end."""
-    done = bash(f"echo 'lr: 0.123' | {DDPRUN} --nproc-per-node 2 {TRAIN} --config /dev/stdin --max-steps 1 --dataset synthetic")
+    done = bash(f"echo 'lr: 0.123' | {SHELL_DDPRUN} --nproc-per-node 2 {SHELL_TRAIN} --config /dev/stdin --max-steps 1 --dataset synthetic")
     assert done.returncode == 2 and "put the settings in a file" in done.stderr, done
 
 
@@ -159,11 +160,13 @@ def test_a_hostfile_without_an_end():
 @needs_root
 def test_a_tmp_that_cannot_be_written_to():
     """Sockets, failure records and the folder for logs lie in TMPDIR then."""
-    with_memory = "mkdir -p $TMPDIR && for f in /tmp /var/tmp; do mount -t tmpfs -o ro none $f; done"
     folder = f"/dev/shm/ddprun-test-{os.getpid()}"
+    programs = f"{folder}-programs"  # the build folder may be below /tmp
+    with_memory = f"mkdir -p $TMPDIR {programs} && mount --bind {shlex.quote(str(BIN))} {programs}"
+    with_memory += " && for f in /tmp /var/tmp; do mount -t tmpfs -o ro none $f; done"
     env = clean_environment(TMPDIR=folder)
     env.pop("XDG_RUNTIME_DIR", None)
-    program = f"{DDPRUN} --standalone --redirects 3 sh -c 'echo hello; echo socket $DDPRUN_NOTIFY_SOCKET; exit 3'"
+    program = f"{programs}/ddprun --standalone --redirects 3 sh -c 'echo hello; echo socket $DDPRUN_NOTIFY_SOCKET; exit 3'"
     try:
         done = run(["unshare", "--mount", "sh", "-c", f"{with_memory} && {program}"], env=env)
         assert done.returncode == 3, done
@@ -172,7 +175,7 @@ def test_a_tmp_that_cannot_be_written_to():
         (log,) = [os.path.join(at, "stdout.log") for at, _, names in os.walk(folder) if "stdout.log" in names]
         assert f"socket {folder}/ddprun-" in open(log).read()
     finally:
-        subprocess.run(["rm", "-rf", folder], check=True)
+        subprocess.run(["rm", "-rf", folder, programs], check=True)
 
 
 @needs_root

@@ -19,6 +19,7 @@ class Training:
     lr: str = "0.005"
     steps: int = 20
     tolerance: str = "1e-5"
+    nightly: bool = False
 
     def recipe(self):
         return (
@@ -28,18 +29,18 @@ class Training:
 
 
 TRAININGS = {
-    "netresdeep-shared": Training("--shared-blocks", batch_size=32),
+    "netresdeep-shared": Training("--shared-blocks", batch_size=32, nightly=True),
     "netresdeep": Training("", batch_size=32),
-    "resnet18": Training("", model="resnet18", batch_size=34),
+    "resnet18": Training("", model="resnet18", batch_size=34, nightly=True),
     "nesterov": Training("--nesterov --label-smoothing 0.1 --schedule one-cycle", lr="0.01"),
     # Without AdamW, which turns the last bit of the norm (summed in doubles here) into a step where gradients are small.
-    "clip": Training("--clip-norm 0.5 --schedule linear --warmup-steps 4"),
+    "clip": Training("--clip-norm 0.5 --schedule linear --warmup-steps 4", nightly=True),
     "adamw": Training("--optimizer adamw --schedule linear --warmup-steps 4", lr="0.001"),
-    "adam": Training("--optimizer adam", lr="0.001"),
+    "adam": Training("--optimizer adam", lr="0.001", nightly=True),
     "accumulate": Training("--accumulate 3 --ema-decay 0.9 --schedule constant"),
-    "planes": Training("--no-channels-last"),
+    "planes": Training("--no-channels-last", nightly=True),
     # Roundings of bf16 are of a hundredth; a step that forgot the cast, or cast the weights, would be far away.
-    "mixed-precision": Training("--amp bf16", tolerance="2e-3"),
+    "mixed-precision": Training("--amp bf16", tolerance="2e-3", nightly=True),
 }
 
 
@@ -71,10 +72,14 @@ def compare(top, trainings):
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory):
-    return compare(tmp_path_factory.mktemp("parity"), TRAININGS)
+def compared(tmp_path_factory, request):
+    names = {item.callspec.params["name"] for item in request.session.items if "compared" in item.fixturenames}
+    return compare(tmp_path_factory.mktemp("parity"), {name: TRAININGS[name] for name in TRAININGS if name in names})
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+MARKED = [pytest.param(name, marks=[pytest.mark.nightly] if training.nightly else []) for name, training in TRAININGS.items()]
+
+
+@pytest.mark.parametrize("name", MARKED)
 def test_python_ends_in_the_same_numbers(compared, name):
     assert compared[name].startswith("equal: "), compared[name]

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from conftest import BUILD, DDPRUN, REPO, SESSION, TOKEN
+from conftest import BUILD, DDPRUN, REPO, SESSION, SHELL_DDPRUN, TOKEN
 from conftest import agent_of, clean_environment, finish_all, processes_of_this_session, run, start
 
 sys.path.insert(0, str(REPO / "tests" / "bench"))
@@ -129,7 +129,7 @@ def test_own_certificates(port, tmp_path):
 
 def test_workers_keep_the_limit_of_files_that_the_service_raises(port):
     """A service has a file for each node; select() in a worker cannot stand as many."""
-    command = f"{DDPRUN} --nnodes=1 --rdzv-endpoint=127.0.0.1:{port} --rdzv-id=r sh -c 'ulimit -Sn'"
+    command = f"{SHELL_DDPRUN} --nnodes=1 --rdzv-endpoint=127.0.0.1:{port} --rdzv-id=r sh -c 'ulimit -Sn'"
     done = run(["sh", "-c", f"ulimit -Sn 300; exec {command}"])
     assert done.returncode == 0 and done.stdout.split()[-1] == "300", done
 
@@ -213,7 +213,7 @@ def test_a_crashing_agent_leaves_no_core(port, tmp_path):
         pytest.skip("this machine writes no core files at all")
     for core in tmp_path.iterdir():
         core.unlink()
-    command = f"{DDPRUN} --nnodes=2 --node-rank=0 --master-addr=127.0.0.1 --master-port={port} true"
+    command = f"{SHELL_DDPRUN} --nnodes=2 --node-rank=0 --master-addr=127.0.0.1 --master-port={port} true"
     first = start(["sh", "-c", f"ulimit -c unlimited; cd {tmp_path}; exec {command}"])
     assert "waiting" in first.stderr.readline()
     agent = agent_of(first.pid)

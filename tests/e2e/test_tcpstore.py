@@ -46,6 +46,9 @@ dist.destroy_process_group()
 """
 
 
+WARM = ("--preload", "torch")  # to import torch takes each rank two seconds of CPU time
+
+
 @pytest.fixture
 def job(tmp_path):
     path = tmp_path / "job.py"
@@ -57,7 +60,7 @@ def on_one_node(folder, program, *flags):
     """What the workers print."""
     path = folder / "program.py"
     path.write_text(program)
-    done = run([DDPRUN, *flags, path])
+    done = run([DDPRUN, *WARM, *flags, path])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -70,7 +73,7 @@ def said(results):
 
 @pytest.mark.parametrize("who", ["master", "agent", "rank0"])
 def test_one_node_with_a_restart(job, who):
-    done = run([DDPRUN, "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", "--worker-store", who, job])
+    done = run([DDPRUN, "--standalone", *WARM, "--nproc-per-node", "2", "--max-restarts", "1", "--worker-store", who, job])
     served = who != "rank0"
     assert said([(done.returncode, done.stdout, done.stderr)]) == [
         f"rank {rank} of 2: sum 3.0 {served} 127.0.0.1" for rank in (0, 1)
@@ -83,7 +86,7 @@ def test_two_nodes_with_a_restart(two_hosts, job, who):  # noqa: F811
         [
             start(
                 [*host.prefix, DDPRUN, "--nnodes", "2", "--node-rank", rank, "--master-addr", two_hosts[0].address]
-                + ["--nproc-per-node", "2", "--max-restarts", "1", "--worker-store", who, job]
+                + ["--nproc-per-node", "2", "--max-restarts", "1", "--worker-store", who, *WARM, job]
             )
             for rank, host in enumerate(two_hosts)
         ]
@@ -95,7 +98,7 @@ def test_two_nodes_with_a_restart(two_hosts, job, who):  # noqa: F811
 
 def test_an_elastic_run_of_one_node_so_far(job):
     flags = ["--nnodes", "1:2", "--last-call", "0.1", "--node-rank", "0", "--master-addr", "127.0.0.1"]
-    flags += ["--master-port", free_port(), "--max-restarts", "1", "--worker-store", "agent"]
+    flags += ["--master-port", free_port(), "--max-restarts", "1", "--worker-store", "agent", *WARM]
     done = run([DDPRUN, *flags, "--nproc-per-node", "2", job])
     assert said([(done.returncode, done.stdout, done.stderr)]) == [
         f"rank {rank} of 2: sum 3.0 True 127.0.0.1" for rank in (0, 1)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Python worker finds under torchrun and under ddprun, field by field: flags, variables, and all that a process
-inherits. What is not the same is a row of launcher/TORCHRUN.md, and each row is a difference that is really there."""
+inherits. What is not the same is a row of launcher/TORCHRUN.md, and each row is a difference that is really there.
+torchrun's side is stored (torchrun_answers.py), and held against torchrun at night."""
 
+import os
 import re
 
 import pytest
 from conftest import REPO, clean_environment, processes_of_this_session
-from side_by_side import Runs, differences, fields
+from side_by_side import Runs, differences, fields, under_torchrun
+from torchrun_answers import Answers
 from torchrun_cases import CASES, STATED
 from torchrun_covers import FLAGS, LATER_FLAGS, READ, SET, WRONG, case_named, names_torchrun_flags
 
@@ -26,7 +29,7 @@ PAGE = " ".join(TEXT.split())
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, request):
-    runs = Runs(tmp_path_factory.mktemp("runs"))
+    runs = Runs(tmp_path_factory.mktemp("runs"), Answers())
     parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     runs.announce(given["case"] for given in parameters if "case" in given)
     yield runs
@@ -54,6 +57,22 @@ def test_workers_find_the_same(runs, case):
         if case.compares(difference.field) and not any(stated.covers(difference) for stated in STATED)
     ]
     assert not surprises, "\n".join(map(str, surprises))
+
+
+# Of torchrun's own choice, other ones in each run.
+CHOSEN = re.compile(r"environment\.(MASTER_PORT|TORCHELASTIC_RUN_ID|TORCHELASTIC_ERROR_FILE|TORCHELASTIC_TIMER_FILE)|stdin")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("answered", CASES, ids=str)
+def test_the_stored_answers_are_those_of_torchrun(tmp_path, answered):
+    answers, live = Answers(), under_torchrun(answered, tmp_path / "torchrun")
+    if os.environ.get("DDPRUN_REFRESH_ANSWERS"):
+        answers.refresh(answered, live, tmp_path / "refreshed")
+    stored = answers.seen(answered, tmp_path / "alone")
+    assert stored is not None, "torchrun_answers.json has no answers of this torch and machine: DDPRUN_REFRESH_ANSWERS=1 writes them"
+    assert stored.codes == live.codes, live.errors
+    assert [d for d in differences(stored, live) if answered.compares(d.field) and not CHOSEN.fullmatch(d.field)] == []
 
 
 def test_a_restart_has_another_port(runs):

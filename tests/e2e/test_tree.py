@@ -187,6 +187,28 @@ def test_mutants_still_apply():
         assert count == 1, f"the text of {path.name} is found {count} times in {mutant['file']}"
 
 
+def test_files_with_nightly_tests_are_registered_as_such():
+    registered = set(re.findall(r"ddprun_add_pytest\((\w+)[^)]*MARKED_NIGHTLY", (REPO / "tests/e2e/CMakeLists.txt").read_text()))
+    marked = re.compile(r"pytest\.mark\.nightly")
+    found = {path.stem.removeprefix("test_") for path in (REPO / "tests/e2e").glob("test_*.py") if marked.search(path.read_text())}
+    assert found - {"tree"} == registered
+
+
+def test_every_guarantee_of_the_readme_has_a_row():
+    text = (REPO / "README.md").read_text().partition("Guaranteed, each by a test:\n")[2].partition("Not guaranteed:")[0]
+    guarantees = len(re.findall(r"^- ", text, re.MULTILINE))
+    table = (REPO / "tests/NIGHTLY.md").read_text().partition("## Guarantees")[2]
+    rows = [line.split(" | ") for line in table.splitlines() if re.match(r"\| \d+[a-z]? ", line)]
+    assert {int(re.match(r"\| (\d+)", row[0])[1]) for row in rows} == set(range(1, guarantees + 1))
+    listed = "\n".join(path.read_text() for path in (REPO / "tests").rglob("CMakeLists.txt"))
+    suites = "\n".join(path.read_text() for folder in ("unit", "integration") for path in (REPO / "tests" / folder).rglob("*.cc"))
+    for row in rows:
+        assert re.search(r"`\w+\.\w+`", row[2]), f"no CI test: {row[1]}"
+        for label, name in re.findall(r"`(\w+)\.(\w+)`", row[2] + row[3]):
+            where = suites if label in ("unit", "integration") and name != "tree" else listed
+            assert re.search(rf"\b{name}\b", where), f"there is no test {label}.{name}"
+
+
 def test_every_file_of_tests_is_run():
     listed = (REPO / "tests/e2e/CMakeLists.txt").read_text()
     names = [path.stem.removeprefix("test_") for path in (REPO / "tests/e2e").glob("test_*.py")]

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes `output`, which ctest includes: one test for each suite of the GoogleTest program `program`, named label.SUITE. It
+# may take `timeout` seconds for each five tests that it has.
+execute_process(COMMAND ${program} --gtest_list_tests WORKING_DIRECTORY ${folder} TIMEOUT 120
+                OUTPUT_VARIABLE listed RESULT_VARIABLE code)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "${program} --gtest_list_tests: ${code}\n${listed}")
+endif()
+
+# Long ones start first.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/costs.txt costs REGEX "^${label}\\.")
+
+function(add_suite suite count)
+  set(cost "")
+  if(";${costs};" MATCHES ";${label}\\.${suite} ([0-9]+);")
+    set(cost " COST ${CMAKE_MATCH_1}")
+  endif()
+  math(EXPR seconds "${timeout} * (1 + ${count} / 5)")
+  set(text "${text}add_test([==[${label}.${suite}]==] [==[${program}]==] [==[--gtest_filter=${suite}.*]==])
+set_tests_properties([==[${label}.${suite}]==] PROPERTIES LABELS ${label} TIMEOUT ${seconds} RESOURCE_GROUPS cpus:1${cost} WORKING_DIRECTORY [==[${folder}]==])
+" PARENT_SCOPE)
+endfunction()
+
+set(text "")
+set(suite "")
+string(REPLACE ";" "," listed "${listed}")
+string(REGEX REPLACE "[][]" "" listed "${listed}")
+string(REPLACE "\n" ";" lines "${listed}")
+foreach(line IN LISTS lines)
+  if(line MATCHES "^  .*")
+    if(NOT line MATCHES "^  DISABLED_")
+      math(EXPR count "${count} + 1")
+    endif()
+  elseif(line MATCHES "^([A-Za-z0-9_/]+)\\.( |$)")
+    if(suite)
+      add_suite(${suite} ${count})
+    endif()
+    set(suite ${CMAKE_MATCH_1})
+    set(count 0)
+  endif()
+endforeach()
+if(suite)
+  add_suite(${suite} ${count})
+endif()
+file(WRITE ${output} "${text}")
