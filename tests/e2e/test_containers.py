@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from conftest import BIN, REPO, TRAIN, clean_environment, finish_all, run, start
@@ -108,7 +109,10 @@ def test_a_folder_of_roots_is_named_with_what_to_do(recorded, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     tmp_path.chmod(0o755)
-    done = run(["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "--", ENTRY], cwd=folder, env=clean_environment())
+    with tempfile.TemporaryDirectory() as open_to_all:  # the repository may lie where another user does not come
+        os.chmod(open_to_all, 0o755)
+        entry = shutil.copy(ENTRY, open_to_all)
+        done = run(["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "--", entry], cwd=folder, env=clean_environment())
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
     for words in (f"{folder} cannot be written by user 1000", "mkdir -p out", '--user "$(id -u):$(id -g)"'):
         assert words in done.stderr

@@ -33,12 +33,9 @@ def processes():
             process.communicate()
 
 
-WARM = ("--preload", "torch")  # to import torch takes each rank two seconds of CPU time
-
-
-def training(folder, *flags, pause=0.01, start_by=WARM, **environ):
+def training(folder, *flags, pause=0.01, **environ):
     folder.mkdir(exist_ok=True)
-    words = [DDPRUN, *start_by, *flags, PROGRAM, folder, STEPS, pause]
+    words = [DDPRUN, *flags, PROGRAM, folder, STEPS, pause]
     return start(words, env=clean_environment(OMP_NUM_THREADS="1", **environ))
 
 
@@ -78,12 +75,12 @@ def reach(folder, process, ranks, more):
 # SIGTERM ends a rank between collectives; SIGKILL may end it in one and leave a peer of three in Gloo's waitSend(), which the
 # agent ends (kept_training.py): rare, and not what CI asks.
 @pytest.mark.parametrize(
-    "spares, start_by, number",
-    [(1, WARM, signal.SIGTERM), *(pytest.param(spares, (), signal.SIGKILL, marks=pytest.mark.nightly) for spares in (0, 1))],
+    "spares, number",
+    [(1, signal.SIGTERM), *(pytest.param(spares, signal.SIGKILL, marks=pytest.mark.nightly) for spares in (0, 1))],
 )
-def test_killed_ranks_leave_no_trace(tmp_path, processes, spares, start_by, number):
+def test_killed_ranks_leave_no_trace(tmp_path, processes, spares, number):
     finished(training(tmp_path / "plain", "--nproc-per-node", 3, pause=0))
-    process = training(tmp_path / "run", "--nproc-per-node", 3, "--max-restarts", 9, "--spares", spares, start_by=start_by)
+    process = training(tmp_path / "run", "--nproc-per-node", 3, "--max-restarts", 9, "--spares", spares)
     processes.append(process)
     for victim in (1, 0, 2):
         pids = reach(tmp_path / "run", process, 3, 10)
@@ -137,7 +134,7 @@ def test_goes_on_with_fewer_ranks(tmp_path, processes):
 
 def test_a_cut_connection_is_no_reason_to_start_anew(tmp_path, processes):
     finished(training(tmp_path / "plain", "--nproc-per-node", 2, pause=0))
-    process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 3, start_by=())
+    process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 3)
     processes.append(process)
     pids = reach(tmp_path / "run", process, 2, 10)
     (tmp_path / "run" / "cut-1").touch()

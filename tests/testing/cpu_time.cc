@@ -2,6 +2,7 @@
 // Linked into every GoogleTest program: appends its CPU time and that of its children to the file
 // that DDPRUN_TEST_RECORDS names, for tests/ci_report.py.
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,11 +30,12 @@ std::string Filter() {
   return found == std::string::npos ? "" : words.c_str() + found + flag.size();
 }
 
-class Record {
+// After the tests and before the process's statics are destroyed, which threads may still use.
+class Record : public testing::Environment {
  public:
-  ~Record() {
+  void TearDown() override {
     const char* path = std::getenv("DDPRUN_TEST_RECORDS");
-    if (path == nullptr || getpid() != pid_) return;  // a forked child that calls exit()
+    if (path == nullptr) return;
     const std::string filter = Filter();
     if (filter.empty() || filter.find_first_of("\"\\") != std::string::npos) return;
     char line[1024];
@@ -46,11 +48,9 @@ class Record {
       std::perror("DDPRUN_TEST_RECORDS");
     close(fd);
   }
-
- private:
-  const pid_t pid_ = getpid();
 };
 
-const Record record;
+[[maybe_unused]] const testing::Environment* const record =
+    testing::AddGlobalTestEnvironment(new Record);
 
 }  // namespace

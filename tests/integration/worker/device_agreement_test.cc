@@ -96,11 +96,13 @@ TEST(DeviceAgreement, NcclForTwoRanksOfOneGpuEndsBothWithTheSameSentence) {
       BackendChoice::kNccl);
 }
 
-TEST(DeviceAgreement, WithoutADriverNothingIsLoadedAndNothingNoted) {
+TEST(DeviceAgreement, WithoutDevicesNothingIsLoadedAndOnlyHiddenOnesAreNotNoted) {
   InWorld({"", ""}, [](const WorkerEnv&, const auto& agree) {
     const CudaDevices found = FindCudaDevices(BackendChoice::kAuto, DeviceChoice::kAuto);
     EXPECT_EQ(found.shown, 0);
-    EXPECT_EQ(found.problem, "");
+    EXPECT_THAT(found.problem, testing::StartsWith("an NVIDIA driver is installed, but shows no"));
+    setenv("CUDA_VISIBLE_DEVICES", "", /*overwrite=*/1);
+    EXPECT_EQ(FindCudaDevices(BackendChoice::kAuto, DeviceChoice::kAuto).problem, "");
     const AgreedDevice agreed = agree();
     EXPECT_FALSE(agreed.nccl);
     EXPECT_EQ(agreed.cuda, -1);
