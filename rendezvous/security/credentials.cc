@@ -22,6 +22,10 @@
 namespace ddprun {
 namespace {
 
+// gRPC goes on trying to connect on threads of its own: one that is in a handshake when the process
+// exits must not find OpenSSL cleaned up. Before anything else uses OpenSSL.
+[[maybe_unused]] const int kept_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+
 constexpr std::size_t kSeedBytes = 32;
 // Changed with every change of the derivation, so that old and new versions reject each other.
 constexpr char kSalt[] = "ddprun";
