@@ -7,7 +7,6 @@ first window, by the times in metrics.jsonl. The Python peers stay and are asked
 """
 
 import contextlib
-import gzip
 import json
 import re
 import statistics
@@ -229,10 +228,8 @@ def step_profile(bench):
     steps, batch = 10, AUGMENTED_BATCH
     flags = ["--profile", "--profile-first-step", 40, "--profile-steps", steps, "--model", "resnet18", "--augment"]
     with bench.train(*flags, *half_precision(bench), *made_up(bench, 60, 20, batch), graph=bench.can_graph()) as folder:
-        (file,) = folder.rglob("*trace*.json*")
-        text = gzip.open(file, "rt").read() if file.suffix == ".gz" else file.read_text()
-    trace = json.loads(text)
-    kernels = kernel_times(trace["traceEvents"] if isinstance(trace, dict) else trace, steps)
+        trace = json.loads((folder / "trace.json").read_text())
+    kernels = kernel_times(trace["traceEvents"], steps)
     if not kernels:
         raise Failure("the trace has no kernel of the GPU")
     bench.figures |= {"batch": batch, "kernels": len(kernels), "launches_a_step": sum(count for _, count, _ in kernels),

@@ -77,8 +77,7 @@ struct Driver {
     if (error == kSuccess || error == kNoDevice) {
       if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return "";
       return "an NVIDIA driver is installed, but shows no CUDA device; see what nvidia-smi says, "
-             "or "
-             "choose the CPU (for `train`: --device cpu)";
+             "or choose the CPU (for `train`: --device cpu)";
     }
     const char* text = nullptr;
     if (get_error_text != nullptr) get_error_text(error, &text);

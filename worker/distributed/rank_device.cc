@@ -88,7 +88,7 @@ RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoic
                      Count(env.local_world_size, "rank"),
                  env, devices, "use --backend gloo or fewer ranks a node");
   }
-  if (usable == 0 && devices.shown == 0)
+  if (devices.shown == 0)
     return OnCpu(devices.problem.empty() ? "" : "the CPU is used: " + devices.problem);
   const std::string though = "the CPU is used, though " + DriverShows(env, devices.shown);
   if (device == DeviceChoice::kAuto && backend == BackendChoice::kGloo) {

@@ -52,7 +52,7 @@ class Program {
   RoundMember member_;
   WorkerEnv env_;
 
-  bool is_joined_again_ = false;
+  bool note_printed_ = false;
 
   // Of the round.
   std::unique_ptr<World> world_;
@@ -95,8 +95,7 @@ void Program::TrainInRound() {
   options.interrupt = member_.Enter(env_);
   options.process = state_;
   world_ = World::Join(env_, std::move(options));
-  if (!is_joined_again_) PrintDeviceNote(*world_);
-  is_joined_again_ = true;
+  if (!std::exchange(note_printed_, true)) PrintDeviceNote(*world_);
   stalls_ = std::make_unique<StallReporter>(
       member_.progress(), [nccl = world_->is_nccl(), begin = std::chrono::system_clock::now()] {
         return PlaceNow(nccl, /*queued=*/{}, begin);

@@ -54,8 +54,7 @@ CastWeights::CastWeights(const NamedTensors& parameters, at::Device device, at::
     const auto gradient = std::make_shared<Gradient>(parameter, gather);
     torch::autograd::set_history(cast, gradient);
     if (gather) gathered_.push_back(gradient);
-    parameters_.push_back(parameter.detach());
-    trained_.push_back(parameter);
+    parameters_.push_back(parameter);
     casts_.push_back(cast.detach());
     named.emplace_back(name, casts_.back());
   }
@@ -75,7 +74,7 @@ void CastWeights::GatherGradients() {
   for (std::size_t i = 0; i < gathered_.size(); ++i) {
     const at::Tensor gradient = gathered_[i]->Take();
     if (!gradient.defined()) continue;
-    at::Tensor& sum = trained_[i].mutable_grad();
+    at::Tensor& sum = parameters_[i].mutable_grad();
     if (sum.defined()) {
       sum.add_(gradient);
       continue;

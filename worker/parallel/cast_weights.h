@@ -52,8 +52,7 @@ class CastWeights {
   // Grows with each change of a parameter by an operation that autograd knows.
   std::uint64_t Changes() const;
 
-  std::vector<at::Tensor> trained_;
-  std::vector<at::Tensor> parameters_;  // the same, detached
+  std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> casts_;
   std::vector<std::shared_ptr<Gradient>> gathered_;  // empty without `gather`
   bool optimizer_writes_ = false;
