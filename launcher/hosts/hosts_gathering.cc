@@ -67,6 +67,7 @@ void HeadStepper::Drop(int number, const std::string& sentence) {
   if (Nodes() - CountInPhase(NodePhase::kEnded) < plan_.nodes_min) {
     return GiveUp(EndHead{1, FailureText(sentence, 1)});
   }
+  node.dismissed = true;
   effects_.emplace_back(
       ShowLine{absl::StrCat("ddprun: ", sentence, "; going on without it, as --nnodes allows")});
   LaunchIfReady();

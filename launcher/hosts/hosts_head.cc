@@ -161,17 +161,21 @@ void HeadStepper::EndNode(int number, const TransportEnded& ended) {
 // The run cannot continue without a node that ended: the service informs the others, if the node
 // was in the run, and they end by themselves.
 void HeadStepper::StopIfTooFew() {
-  int failed = 0;
+  int left = 0;
+  bool failed = false;
   bool told = true;
   bool verdict = false;
   for (const HeadNode& node : s_.nodes) {
-    if (node.phase != NodePhase::kEnded || !node.outcome.has_value() || EndedWell(node)) continue;
-    ++failed;
+    if (node.dismissed) continue;
+    if (node.phase != NodePhase::kEnded || !node.outcome.has_value() || EndedWell(node)) {
+      ++left;
+      continue;
+    }
+    failed = true;
     told = told && node.joined;
     verdict = verdict || node.verdict.has_value();
   }
-  if (failed == 0) return;
-  if (!verdict && NodesWanted() - failed >= plan_.nodes_min) return;
+  if (!failed || (!verdict && left >= plan_.nodes_min)) return;
   StopBy(StopStep::kAskNext, verdict ? config_.term_timeout + kKillTimeout + kHostsVerdictTimeout
                              : told  ? config_.term_timeout + kHostsVerdictTimeout
                                      : std::chrono::milliseconds(0));

@@ -122,7 +122,7 @@ struct HeadNode {
   NodePhase phase = NodePhase::kWaiting;
   std::optional<Hello> hello;
   std::optional<int> node_rank;
-  bool dismissed = false;         // the run does not need it
+  bool dismissed = false;         // the run begins without it
   std::deque<std::string> words;  // before its Hello: the transport's output
   bool joined = false;
   std::optional<std::string> verdict;

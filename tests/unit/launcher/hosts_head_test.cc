@@ -199,9 +199,8 @@ TEST(HostsHead, GoesOnWithFewerWhereThatIsAllowed) {
   head.Do(MessageReceived{1, Greeting("10.0.0.2")});
   head.Do(MessageReceived{2, Greeting("10.0.0.3")});
   head.Do(LineReceived{0, "ssh: Could not resolve hostname a"});
-  const std::vector<std::string> done = head.Do(TransportEnded{0, Exited{255}});
-  EXPECT_THAT(done, Contains(HasSubstr("going on without it")));
-  EXPECT_THAT(done, Contains("go 1"));
+  EXPECT_THAT(head.Do(TransportEnded{0, Exited{255}}),
+              ElementsAre(HasSubstr("going on without it"), "setup 1", "setup 2", "go 1"));
   EXPECT_EQ(head.gos_.at(0).node_rank, 0);
   EXPECT_THAT(head.gos_[0].flags, ElementsAre("--nnodes=2:2", "--master-addr=10.0.0.2"));
 }
@@ -213,6 +212,31 @@ TEST(HostsHead, HostsAboveTheNumberOfNodesStandBy) {
   head.Do(MessageReceived{0, Serving{1}});
   EXPECT_EQ(head.gos_.at(2).node_rank, std::nullopt);
   EXPECT_THAT(head.gos_[2].flags, ElementsAre("--nnodes=2:2", "--rdzv-endpoint=10.0.0.1:1"));
+}
+
+// Whether the host that cannot be reached is the last or the first of which the head hears.
+TEST(HostsHead, AHostThatIsNotReachedDoesNotCountAgainstARunOfOne) {
+  for (const bool last : {false, true}) {
+    Head head(2, 1);
+    head.Do(HeadBegins{});
+    if (last) head.Do(MessageReceived{0, Greeting()});
+    head.Do(TransportEnded{1, Exited{255}});
+    if (!last) head.Do(MessageReceived{0, Greeting()});
+    EXPECT_EQ(head.state_.phase, HeadPhase::kRunning);
+    EXPECT_EQ(NextHeadDeadline(head.state_), std::nullopt);
+    head.Do(MessageReceived{0, Success(1)});
+    EXPECT_THAT(head.Do(TransportEnded{0, Exited{0}}), ElementsAre("end 0"));
+  }
+}
+
+TEST(HostsHead, AHostThatStandsByTakesALostNodesPlace) {
+  Head head(3, 2);
+  head.config_.plan.nodes_max = 2;
+  head.AllRun();
+  head.Do(TransportEnded{1, Exited{255}});
+  EXPECT_EQ(NextHeadDeadline(head.state_), std::nullopt);
+  head.Do(TransportEnded{2, Exited{255}});
+  EXPECT_THAT(head.WaitForDeadline(), ElementsAre("signal 0 15"));
 }
 
 TEST(HostsHead, HostsThatDoNotAnswerAreGivenUp) {
