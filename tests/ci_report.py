@@ -25,6 +25,8 @@ DEAREST = 20
 REFERENCE_UNIT_S = 0.9  # the loop on the machine for which the limit is given
 LIMIT_CPU_S = 20  # of a test in CI, on that machine
 LIMIT_UNITS = LIMIT_CPU_S / REFERENCE_UNIT_S
+FAILURE_LINES = 12  # shown of each test that failed
+FAILURE_LINE_CHARACTERS = 600
 COST_MIN_S = 5  # shorter tests may start in any order
 
 
@@ -100,6 +102,25 @@ def report_skips(skips):
     return refused
 
 
+def report_failures(found):
+    """The lines that say what failed, again and last: whoever sees only the end of a long log sees them."""
+    tell = re.compile(r"E   |FAILED |.*: Failure$|.*(AddressSanitizer|runtime error|terminate called)")
+    for name, (status, _, output) in found.items():
+        if status != "fail":
+            continue
+        lines = [line for line in output.splitlines() if line.strip()]
+        first = next((i for i, line in enumerate(lines) if tell.match(line)), None)
+        if first is None:
+            lines = lines[-FAILURE_LINES:]
+        elif lines[first].startswith(("E   ", "FAILED ")):
+            lines = [line for line in lines if tell.match(line)]
+        else:
+            lines = lines[first:]
+        print(f"\nFAILED: {name}")
+        for line in lines[:FAILURE_LINES]:
+            print(f"  {line[:FAILURE_LINE_CHARACTERS]}")
+
+
 def too_dear(costs, unit, factor):
     return [name for name, (cpu, _) in costs.items() if cpu / unit > factor * LIMIT_UNITS]
 
@@ -109,7 +130,8 @@ def report(folder, nightly):
         return 0
     unit = float((folder / "unit").read_text())
     known, costs, skips = records(folder), {}, []
-    for name, (status, wall, output) in results(folder).items():
+    found = results(folder)
+    for name, (status, wall, output) in found.items():
         record = record_of(known, name)
         costs[name] = (record["cpu"], "CPU s") if "cpu" in record else (wall, "s, CPU time unknown")
         skips += skips_of(name, status, output, record)
@@ -131,6 +153,7 @@ def report(folder, nightly):
         dear = too_dear(before["costs"], before["unit"], 2)
         for name in dear:
             print(f"FAILED: in CI {name} took more than twice the {LIMIT_UNITS:.0f} units that a test may")
+    report_failures(found)
     return 1 if refused or dear else 0
 
 
