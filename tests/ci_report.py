@@ -7,7 +7,8 @@
     ci_report.py costs FOLDER                  writes tests/costs.txt, by which ctest starts the longest tests first
 
 FOLDER has junit.xml of ctest and records.jsonl, to which each pytest file and each GoogleTest program appends its CPU time
-(conftest.py, testing/cpu_time.cc). A unit is one calibration loop, so that sums of different machines can be compared.
+and that of each of its tests (conftest.py, testing/cpu_time.cc). A unit is one calibration loop, so that sums of different
+machines can be compared. The limit holds for one test function, since that is what proves a guarantee.
 
 `report` fails on a skipped test whose reason is not in tests/allowed_skips.txt; with --nightly also if in the last run of
 the CI tests in this build folder one took more than twice the CPU time that it may.
@@ -22,6 +23,7 @@ import xml.etree.ElementTree
 
 TESTS = pathlib.Path(__file__).resolve().parent
 DEAREST = 20
+DEAREST_FILES = 10
 REFERENCE_UNIT_S = 0.9  # the loop on the machine for which the limit is given
 LIMIT_CPU_S = 20  # of a test in CI, on that machine
 LIMIT_UNITS = LIMIT_CPU_S / REFERENCE_UNIT_S
@@ -60,7 +62,9 @@ def records(folder):
     for line in path.read_text().splitlines() if path.exists() else []:
         record = json.loads(line)
         name = record.get("test") or record.get("filter", "").removesuffix(".*")
-        found[name] = {"cpu": found.get(name, {}).get("cpu", 0) + record["cpu"], "skipped": record.get("skipped", [])}
+        one = found.setdefault(name, {"cpu": 0, "tests": {}, "skipped": record.get("skipped", [])})
+        one["cpu"] += record["cpu"]
+        one["tests"].update(record["tests"])
     return found
 
 
@@ -122,30 +126,46 @@ def report_failures(found):
 
 
 def too_dear(costs, unit, factor):
-    return [name for name, (cpu, _) in costs.items() if cpu / unit > factor * LIMIT_UNITS]
+    return [name for name, cpu in costs.items() if cpu / unit > factor * LIMIT_UNITS]
+
+
+def functions_of(name, record):
+    """CPU seconds by the name of each test function in a test of ctest, which has one function or many."""
+    tests = record["tests"]
+    return {name if len(tests) == 1 else f"{name}: {test}": cpu for test, cpu in tests.items()}
+
+
+def print_dearest(costs, unit, what, count):
+    print(f"\nthe {count} dearest of {len(costs)} {what}")
+    for name, cpu in sorted(costs.items(), key=lambda item: -item[1])[:count]:
+        print(f"  {cpu:8.1f} CPU s  {cpu / unit:6.1f} units  {name}")
 
 
 def report(folder, nightly):
     if not (folder / "junit.xml").exists():
         return 0
     unit = float((folder / "unit").read_text())
-    known, costs, skips = records(folder), {}, []
+    known, costs, functions, skips, unknown = records(folder), {}, {}, [], []
     found = results(folder)
     for name, (status, wall, output) in found.items():
         record = record_of(known, name)
-        costs[name] = (record["cpu"], "CPU s") if "cpu" in record else (wall, "s, CPU time unknown")
+        if record:
+            costs[name] = record["cpu"]
+            functions |= functions_of(name, record)
+        elif status == "run" and wall >= COST_MIN_S:
+            unknown.append(f"{name} ({wall:.0f} s)")
         skips += skips_of(name, status, output, record)
-    print(f"\nthe {DEAREST} dearest of {len(costs)} tests")
-    for name, (cpu, kind) in sorted(costs.items(), key=lambda item: -item[1][0])[:DEAREST]:
-        print(f"  {cpu:8.1f} {kind}  {cpu / unit:6.1f} units  {name}")
-    total = sum(cpu for cpu, _ in costs.values())
+    print_dearest(costs, unit, "files and suites", DEAREST_FILES)
+    print_dearest(functions, unit, "tests", DEAREST)
+    total = sum(costs.values())
     print(f"sum: {total:.0f} CPU s, {total / unit:.0f} units of {unit:.2f} CPU s")
-    measured = {name: cost for name, cost in costs.items() if cost[1] == "CPU s"}
+    if unknown:
+        print(f"without the CPU time of {', '.join(sorted(unknown))}, which do not tell it")
     last = folder / "ci.json"
     if not nightly:
-        for name in too_dear(measured, unit, 1):
+        for name in too_dear(functions, unit, 1):
             print(f"warning: {name} is above the limit of {LIMIT_UNITS:.0f} units for a test of CI")
-        last.write_text(json.dumps({"unit": unit, "costs": measured}))
+        last.write_text(json.dumps({"unit": unit, "costs": functions}))
     refused = report_skips(skips)
     dear = []
     if nightly and last.exists():

@@ -173,6 +173,23 @@ def pytest_collection_modifyitems(config, items):
 
 
 SKIPPED = []  # (test, reason)
+CPU_SECONDS = {}  # by test
+
+
+def cpu_seconds():
+    """Of this process and of all that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """With its fixtures: a fixture that several tests share counts for the first of them."""
+    begin = cpu_seconds()
+    try:
+        return (yield)
+    finally:
+        CPU_SECONDS[item.name] = round(cpu_seconds() - begin, 2)
 
 
 def note_skip(report):
@@ -190,11 +207,10 @@ def pytest_collectreport(report):
 
 
 def pytest_sessionfinish():
-    """What tests/ci_report.py reads: the CPU time of this file with all its processes, and the tests that were skipped."""
+    """What tests/ci_report.py reads: the CPU time of this file and of its tests with all their processes, and the skipped tests."""
     if file := os.environ.get("DDPRUN_TEST_RECORDS"):
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        cpu = sum(one.ru_utime + one.ru_stime for one in used)
-        record = {"test": os.environ.get("DDPRUN_CTEST_NAME", ""), "cpu": round(cpu, 2), "skipped": SKIPPED}
+        name = os.environ.get("DDPRUN_CTEST_NAME", "")
+        record = {"test": name, "cpu": round(cpu_seconds(), 2), "tests": CPU_SECONDS, "skipped": SKIPPED}
         with open(file, "a") as records:
             records.write(json.dumps(record) + "\n")
 
