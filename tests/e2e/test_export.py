@@ -30,13 +30,21 @@ MODELS = [
     ("netresdeep", ["--shared-blocks"]),
     ("airbench", []),
     ("resnet18", []),
-    ("resnet34", []),
     ("resnet50", []),
     ("resnet18", ["--stem", "imagenet"]),
-    ("resnet34", ["--stem", "imagenet"]),
-    ("resnet50", ["--stem", "imagenet"]),
 ]
-NAMES = [" ".join([model, *flags]) for model, flags in MODELS]
+NIGHTLY = [("resnet34", []), ("resnet34", ["--stem", "imagenet"]), ("resnet50", ["--stem", "imagenet"])]
+
+
+def name_of(model, flags):
+    return " ".join([model, *flags])
+
+
+def models():
+    return [
+        pytest.param(*one, id=name_of(*one), marks=[pytest.mark.nightly] if one in NIGHTLY else [])
+        for one in [*MODELS, *NIGHTLY]
+    ]
 
 
 def train(folder, model, flags, *more):
@@ -87,7 +95,7 @@ def open_with_transformers(folder, **options):
     return model.eval(), processor(Image.fromarray(picture), return_tensors="pt")["pixel_values"]
 
 
-@pytest.mark.parametrize(("model", "flags"), MODELS, ids=NAMES)
+@pytest.mark.parametrize(("model", "flags"), models())
 def test_every_format_gives_the_same_logits_in_python(tmp_path, model, flags):
     saved = train(tmp_path, model, flags)
     settings = ["--model", model, *flags, "--dataset", "synthetic"]

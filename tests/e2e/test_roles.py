@@ -107,7 +107,7 @@ def test_hosts_get_every_program(tmp_path):
 # ---- Process groups
 
 
-@pytest.mark.parametrize("store", ["master", "agent", "rank0"])
+@pytest.mark.parametrize("store", ["agent", *(pytest.param(store, marks=pytest.mark.nightly) for store in ("master", "rank0"))])
 def test_each_role_has_its_process_group(reduce, store):
     """At the same time, on two nodes, and with the same keys."""
     first, second = both_nodes(

@@ -56,6 +56,9 @@ def job(tmp_path):
     return path
 
 
+WHO = ["agent", "rank0", pytest.param("master", marks=pytest.mark.nightly)]  # serves the workers' store
+
+
 def on_one_node(folder, program, *flags):
     """What the workers print."""
     path = folder / "program.py"
@@ -71,7 +74,7 @@ def said(results):
     return sorted(lines)
 
 
-@pytest.mark.parametrize("who", ["master", "agent", "rank0"])
+@pytest.mark.parametrize("who", WHO)
 def test_one_node_with_a_restart(job, who):
     done = run([DDPRUN, "--standalone", *WARM, "--nproc-per-node", "2", "--max-restarts", "1", "--worker-store", who, job])
     served = who != "rank0"
@@ -80,7 +83,7 @@ def test_one_node_with_a_restart(job, who):
     ]
 
 
-@pytest.mark.parametrize("who", ["master", "agent", "rank0"])
+@pytest.mark.parametrize("who", WHO)
 def test_two_nodes_with_a_restart(two_hosts, job, who):  # noqa: F811
     results = finish_all(
         [

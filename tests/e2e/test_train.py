@@ -145,7 +145,7 @@ def test_cifar10_files_train(tmp_path):
     assert "200" in done.stdout  # all test images counted, once
 
 
-@pytest.mark.parametrize("model", ["resnet18", "resnet34", "resnet50"])
+@pytest.mark.parametrize("model", ["resnet18", *(pytest.param(model, marks=pytest.mark.nightly) for model in ("resnet34", "resnet50"))])
 def test_resnets_learn(tmp_path, model):
     write_cifar10(tmp_path / "cifar-10-batches-bin", 8)  # 40 images, all of them in each step
     done = run(

@@ -381,7 +381,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Config{.model = kSmallModel},
                     Config{.model = kSmallModel, .augment = true, .ema_decay = 0.9},
                     Config{.model = kSmallModel, .optimizer = "adamw", .clip_norm = 1},
-                    Config{.model = "airbench", .whiten_epochs = 2, .optimizer = "muon"},
+                    Config{.model = kSmallModel, .optimizer = "muon"},
+                    Config{.model = "airbench", .whiten_epochs = 2},
                     Config{.model = kSmallModel, .eval = false}));
 
 }  // namespace
