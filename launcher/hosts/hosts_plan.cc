@@ -61,8 +61,9 @@ void Append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-// The commands that may start ddprun on a host, the likeliest first. They need no quoting, so it
-// does not matter whether the transport passes them to a shell or executes them.
+// The commands that may start ddprun on a host, the likeliest first. It matters only for a path
+// with blanks and the like whether the transport passes them to a shell, as ssh does, or executes
+// them.
 std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts, bool by_shell) {
   if (!options.hosts.launch_agent.empty()) {
     Words words = absl::StrSplit(options.hosts.launch_agent, ' ', absl::SkipEmpty());

@@ -140,7 +140,8 @@ def environment_of(folder, tmp_path):
     stand_ins = tmp_path / "stand-ins"
     stand_ins.mkdir()
     for name in ("docker", "sbatch", "srun"):
-        (stand_ins / name).write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {REPO}/tests/e2e/book_stand_in.py {name} \"$@\"\n")
+        words = shlex.join([sys.executable, f"{REPO}/tests/e2e/book_stand_in.py", name])
+        (stand_ins / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         (stand_ins / name).chmod(0o755)
     make_cifar10(tmp_path / "cache" / "data" / "cifar-10-batches-bin")
     home = tmp_path / "home"
@@ -158,8 +159,8 @@ def environment_of(folder, tmp_path):
 
 
 def pattern_of(line):
-    """The line with any other numbers: a word that has a digit, or "…" in it, is any word."""
-    words = [r"\S+" if re.search(r"[\d…]", word) else re.escape(word) for word in line.split()]
+    """The line with any other numbers: a word that has a digit, or "…" in it, is any word, and "(…)" any words in parentheses."""
+    words = [r"\(.*\)" if word == "(…)" else r"\S+" if re.search(r"[\d…]", word) else re.escape(word) for word in line.split()]
     return re.compile(r"\s*" + r"\s+".join(words))
 
 

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import signal
 
 import pytest
@@ -128,7 +129,7 @@ def test_ranks_that_do_not_see_rank_0s_folder_are_sent_its_checkpoint(tmp_path, 
     for rank in "01":
         (tmp_path / rank).mkdir()
     folder = tmp_path / "0" if shared else '"$TOP/$RANK"'
-    words = " ".join([TRAIN, *SETTINGS, "--output-dir", "out", "--max-steps", "8", "--checkpoint-every", "4"])
+    words = shlex.join([TRAIN, *SETTINGS, "--output-dir", "out", "--max-steps", "8", "--checkpoint-every", "4"])
     env = clean_environment(TOP=str(tmp_path))
 
     def train():

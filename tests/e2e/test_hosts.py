@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import shlex
 import signal
 import time
 
@@ -120,7 +121,7 @@ def test_what_goes_wrong_is_one_sentence_and_ends_all(ssh_hosts, tmp_path, troub
     elif trouble == "no ddprun":
         more = ["--launch-agent", "/no/ddprun"]
     elif trouble == "other program":
-        more = ["--launch-agent", str(BIN / "ddprun-rendezvous")]
+        more = ["--launch-agent", shlex.quote(str(BIN / "ddprun-rendezvous"))]
     elif trouble == "no folder":
         more = ["--wdir", "/gone"]
     elif trouble == "no program":
@@ -245,11 +246,13 @@ def test_any_command_can_stand_for_ssh(ssh_hosts, tmp_path):  # noqa: F811
     cases = "".join(f'{host.address}) shift; exec {" ".join(host.prefix)} "$@";;\n' for host in ssh_hosts.hosts)
     script.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}*) echo "$1 is unknown to me" >&2; exit 3;;\nesac\n')
     script.chmod(0o755)
-    rsh = ["--rsh", str(script), "sh", "-c", "echo $RANK $MASTER_ADDR"]
-    result = run([DDPRUN, "-H", "10.78.0.2,10.78.0.3", *rsh])
+    env = clean_environment()
+    env["PATH"] = f"{env['PATH']}:{BIN}"  # where the path of ddprun has blanks, which are quoted for a shell
+    rsh = ["--rsh", shlex.quote(str(script)), "sh", "-c", "echo $RANK $MASTER_ADDR"]
+    result = run([DDPRUN, "-H", "10.78.0.2,10.78.0.3", *rsh], env=env)
     assert result.returncode == 0, result
     assert sorted(result.stdout.splitlines()) == ["[10.78.0.2:0] 0 10.78.0.2", "[10.78.0.3:1] 1 10.78.0.2"]
-    result = run([DDPRUN, "-H", "10.78.0.2,10.78.0.7", *rsh])
+    result = run([DDPRUN, "-H", "10.78.0.2,10.78.0.7", *rsh], env=env)
     assert result.returncode == 1, result
     assert "10.78.0.7: the --rsh command ended with exit code 3" in result.stderr, result
     assert "10.78.0.7 is unknown to me" in result.stderr, result

@@ -89,7 +89,7 @@ def test_nodes_may_have_other_roles():
 
 def test_hosts_get_every_program(tmp_path):
     rsh = tmp_path / "here"
-    rsh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    rsh.write_text('#!/bin/sh\nshift\nexec sh -c "exec $*"\n')  # a shell, as that of ssh
     rsh.chmod(0o755)
     words = ["--role", "a:1", "sh", "-c", SHOW, ":", "--role", "b:2", "--no-python", "sh", "-c", SHOW, "-", ":", "it's"]
     done = run([DDPRUN, "-H", "n1,n2:3", "--rsh", rsh, "--master-addr", "127.0.0.1", *words])

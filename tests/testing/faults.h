@@ -27,11 +27,17 @@ namespace ddprun {
 class Faults {
  public:
   // The control file is kept in `folder`, which must be absolute and outlive the programs.
-  explicit Faults(const std::string& folder) : file_(folder + "/faults") { Clear(); }
+  explicit Faults(const std::string& folder) : file_(folder + "/faults") {
+    // LD_PRELOAD takes a blank in the build folder's path for the end of a name.
+    std::error_code there_already;
+    std::filesystem::create_symlink(BuildPath("tests/libfault_shim.so"), file_ + ".so",
+                                    there_already);
+    Clear();
+  }
   ~Faults() { Clear(); }  // so that nothing hangs longer than the test
 
   std::map<std::string, std::string> variables() const {
-    return {{"LD_PRELOAD", BuildPath("tests/libfault_shim.so")}, {"DDPRUN_FAULTS", file_}};
+    return {{"LD_PRELOAD", file_ + ".so"}, {"DDPRUN_FAULTS", file_}};
   }
 
   // These rules and no others, from each program's next call on.

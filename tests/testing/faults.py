@@ -28,7 +28,10 @@ class Faults:
 
     def env(self):
         assert SHIM.is_file(), f"{SHIM} is missing; build the target fault_shim"
-        return {"LD_PRELOAD": str(SHIM), "DDPRUN_FAULTS": str(self.file)}
+        shim = self.file.with_suffix(".so")  # LD_PRELOAD takes a blank in the build folder's path for the end of a name
+        with contextlib.suppress(FileExistsError):
+            shim.symlink_to(SHIM)
+        return {"LD_PRELOAD": str(shim), "DDPRUN_FAULTS": str(self.file)}
 
     def set(self, *rules):
         """These rules and no others, from each program's next call on."""
