@@ -23,7 +23,23 @@ bool IsPlain(const std::string& path) {
   return lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode);
 }
 
+// The names in it are on the disk when it returns. Some file systems cannot do that.
+void SyncFolder(const std::filesystem::path& folder) {
+  const int fd = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
+}
+
 }  // namespace
+
+std::error_code MakeFolder(const std::filesystem::path& path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error)) return {};
+  if (const std::error_code above = MakeFolder(path.parent_path())) return above;
+  if (std::filesystem::create_directory(path, error)) SyncFolder(path.parent_path());
+  return error;
+}
 
 std::string UserPath(const std::string& path) {
   absl::StatusOr<std::string> end = FollowLinks(path);
@@ -67,12 +83,7 @@ void AtomicFile::Commit() {
   if (fsync(fd_) != 0) Fail("sync", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) Fail("rename", errno);
   close(std::exchange(fd_, -1));
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  const int folder_fd =
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd < 0) return;
-  fsync(folder_fd);  // some file systems cannot; the rename itself has happened
-  close(folder_fd);
+  SyncFolder(std::filesystem::path(path_).parent_path());
 }
 
 void AtomicFile::Fail(const char* what, int error) const {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is seen whole or not at all.
+// A file that is seen whole or not at all, and a folder that a crash of the machine does not take.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace ddprun {
 
@@ -35,6 +37,10 @@ class AtomicFile {
 
 // Writes `text` as an AtomicFile.
 void WriteFile(const std::string& path, std::string_view text);
+
+// As std::filesystem::create_directories; the names of the folders that it makes are on the disk
+// when it returns. Without that a crash could take a folder with all that was synced in it.
+std::error_code MakeFolder(const std::filesystem::path& path);
 
 // For an output that a user named; AtomicFile replaces a link, as in a folder of its own. Either
 // way a device, a FIFO or a stream of this process is written to as it is. Where the links of

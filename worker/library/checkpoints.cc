@@ -21,6 +21,7 @@
 #include "worker/checkpoint/folder_lock.h"
 #include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
+#include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/tensor_list.h"
 #include "worker/library/kept_state.h"
@@ -49,9 +50,7 @@ TrainingPosition PositionIn(const Json& json) {
 
 std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& world,
                                        const Notify& notify) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
+  if (const std::error_code error = MakeFolder(folder))
     throw CheckpointError("the folder of the checkpoints, " + folder +
                           ", cannot be created: " + error.message());
   const WorkerEnv& env = world.env();

@@ -32,9 +32,7 @@ int TryToWriteIn(const std::filesystem::path& folder) {
 }  // namespace
 
 void PrepareFolder(const std::string& option, const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error)
+  if (const std::error_code error = MakeFolder(path))
     throw UsageError(option + " " + path + " cannot be made: " + error.message() +
                      "; choose another folder");
   if (const int reason = TryToWriteIn(path); reason != 0) {

@@ -10,6 +10,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <set>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
 #include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/files/atomic_file.h"
 
 namespace ddprun {
 namespace {
@@ -24,11 +26,13 @@ namespace {
 constexpr int kSaves = 4;
 constexpr int kKept = 2;
 
-// Reports the folder's owner and each save by one byte to a pipe.
+// Reports the folder, its owner and each save by one byte to a pipe.
 [[noreturn]] void SaveSeveral(const std::string& folder, int acknowledge) {
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(2);
   raise(SIGSTOP);
   {
+    if (MakeFolder(folder)) _exit(1);
+    if (write(acknowledge, "", 1) != 1) _exit(1);
     SetCurrentOwner(folder, {.training = "t", .run = "run"});
     if (write(acknowledge, "", 1) != 1) _exit(1);
     CheckpointWriter writer({.folder = folder, .training = "t", .keep = kKept});
@@ -46,8 +50,6 @@ constexpr int kKept = 2;
 // What is in memory only, by the calls so far.
 class CheckpointMemory {
  public:
-  explicit CheckpointMemory(const std::string& folder) : folder_(FileAt(folder)) {}
-
   void Enter(const __ptrace_syscall_info& call, pid_t thread) {
     switch (call.entry.nr) {
       case SYS_write:
@@ -68,6 +70,9 @@ class CheckpointMemory {
       case SYS_rename:
         Rename(StringIn(thread, call.entry.args[0]));
         return;
+      case SYS_mkdir:
+        Make(StringIn(thread, call.entry.args[0]));
+        return;
       case SYS_unlink:
         Unlink(StringIn(thread, call.entry.args[0]));
         return;
@@ -75,6 +80,9 @@ class CheckpointMemory {
       case SYS_renameat:
       case SYS_renameat2:
         Rename(StringIn(thread, call.entry.args[1]));
+        return;
+      case SYS_mkdirat:
+        Make(StringIn(thread, call.entry.args[1]));
         return;
       case SYS_unlinkat:
         Unlink(StringIn(thread, call.entry.args[1]));
@@ -85,47 +93,61 @@ class CheckpointMemory {
   }
 
   int acknowledged = 0;
+  int made = 0;
   int renames = 0;
   int deleted = 0;
 
  private:
   void Acknowledge() {
     EXPECT_FALSE(dirty_.contains(named_)) << "reported as saved, not on disk";
-    EXPECT_FALSE(dirty_.contains(folder_)) << "reported as saved, the name not on disk";
+    for (const ino_t folder : folders_)
+      EXPECT_FALSE(dirty_.contains(folder)) << "reported as saved, a name not on disk";
     ++acknowledged;
   }
   void Rename(const std::string& temporary) {
     named_ = FileAt(temporary);
     EXPECT_NE(named_, 0u) << temporary;
     EXPECT_FALSE(dirty_.contains(named_)) << temporary << ": named before it was on disk";
-    dirty_.insert(folder_);
+    ChangeNamesBeside(temporary);
     ++renames;
   }
+  void Make(const std::string& path) {
+    ChangeNamesBeside(path);
+    ++made;
+  }
+  void ChangeNamesBeside(const std::string& path) {
+    const ino_t folder = FileAt(std::filesystem::path(path).parent_path());
+    EXPECT_NE(folder, 0u) << path;
+    folders_.insert(folder);
+    dirty_.insert(folder);
+  }
   void Unlink(const std::string& path) {
-    EXPECT_FALSE(dirty_.contains(folder_))
+    EXPECT_FALSE(dirty_.contains(FileAt(std::filesystem::path(path).parent_path())))
         << path << ": deleted before the name of the newer one was on disk";
     ++deleted;
   }
 
-  const ino_t folder_;
-  ino_t named_ = 0;        // the file that got its name last
-  std::set<ino_t> dirty_;  // files with unsynced bytes; the folder with a name
+  ino_t named_ = 0;          // the file that got its name last
+  std::set<ino_t> folders_;  // in which a name was made or changed
+  std::set<ino_t> dirty_;    // files with unsynced bytes, folders with unsynced names
 };
 
 TEST(CheckpointPowerTest, NothingIsReportedNamedOrReplacedThatIsInMemoryOnly) {
   const TempFiles files;
+  const std::string folder = files.folder() + "/runs/first";
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const pid_t child = fork();
-  if (child == 0) SaveSeveral(files.folder(), ends[1]);
-  CheckpointMemory memory(files.folder());
+  if (child == 0) SaveSeveral(folder, ends[1]);
+  CheckpointMemory memory;
   const std::optional<int> status = WatchSystemCalls(
       child, [&](const __ptrace_syscall_info& call, pid_t thread) { memory.Enter(call, thread); });
   close(ends[0]);
   close(ends[1]);
   if (!status.has_value()) GTEST_SKIP() << "this user may not trace processes here";
   ASSERT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
-  EXPECT_EQ(memory.acknowledged, 1 + kSaves);
+  EXPECT_EQ(memory.made, 2);
+  EXPECT_EQ(memory.acknowledged, 2 + kSaves);
   EXPECT_EQ(memory.renames, 1 + kSaves);
   EXPECT_EQ(memory.deleted, kSaves - kKept);
 }
