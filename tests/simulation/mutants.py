@@ -7,7 +7,7 @@
 A mutant is a file of mutants/: a sentence, `file PATH`, and the text that stands there once with what replaces it. The
 copy is compiled as the original is and takes its place in a program of its own; the tree is not touched. Caught means
 that a seed of the simulation, or else a named scenario, breaks an invariant; or, with a line `test PATH FILTER` after
-the file's, that one of these tests of that file fails, which pass without the mistake. A crash or a mutant that does
+the file's, that one of these tests of that file fails or hangs, which pass without the mistake. A crash or a mutant that does
 not apply is an error.
 """
 
@@ -28,6 +28,7 @@ SIMULATION = "ddprun-simulation"
 SEEDS = 40000
 JOBS = 2
 TIMEOUT_S = 240
+HANG_S = 60  # of tests that pass in a few seconds without the mistake; ctest ends them too
 FORM = (
     r"(?P<why>(?:#.*\n)+)file (?P<file>\S+)\n(?:test (?P<test>\S+) (?P<filter>\S+)\n)?"
     r"<<<<\n(?P<old>.*?)\n====\n(?P<new>.*?)\n?>>>>\n"
@@ -44,8 +45,8 @@ def read(path):
     return mutant
 
 
-def run(command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, **options)
+def run(command, timeout=TIMEOUT_S, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
 
 
 class Compilation:
@@ -162,7 +163,10 @@ def expect_passes(program, tests):
 
 
 def test(program, tests):
-    tested = run([str(program), f"--gtest_filter={tests}"])
+    try:
+        tested = run([str(program), f"--gtest_filter={tests}"], timeout=HANG_S)
+    except subprocess.TimeoutExpired:
+        return True, f"{tests} does not end"
     failed = re.search(r"^\[  FAILED  \] ([^\s,]+)", tested.stdout, re.M)
     if tested.returncode == 1 and failed:
         return True, failed[1]

@@ -274,8 +274,8 @@ TEST(HalfRequestsTest, DoNotHoldTheMetricsUp) {
   scraper.Send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(scraper.Receive(kPatience, "ddprun_build_info").bytes,
               HasSubstr("ddprun_build_info"));
-  // 64 of them on 16 threads have 500 ms each.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+  // 64 of them on 16 threads have 500 ms each: 2 s. The HTTP server's own 30 s would make it 120.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
 }
 
 }  // namespace

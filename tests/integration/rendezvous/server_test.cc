@@ -82,7 +82,7 @@ TEST(ServerTest, AnEndWithNodesInIsQuick) {
   ASSERT_TRUE(a.Next<Waiting>());
   const auto before = std::chrono::steady_clock::now();
   server.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
 }
 
 }  // namespace
