@@ -230,6 +230,35 @@ def test_a_round_that_is_over_before_its_group_is_made_is_left():
     assert Client.reasons == [""]
 
 
+@pytest.mark.parametrize("parked", ["", "1"])
+def test_with_nccl_a_process_ends_with_its_round(tmp_path, processes, parked):
+    agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    path = str(tmp_path / "notify")
+    agent.bind(path)
+    agent.settimeout(60)
+    text = f"import sys; sys.path.insert(0, {PYTHON!r}); import ddprun\nfor round in ddprun.rounds(backend='cpu:gloo,cuda:nccl'): pass\n"
+    environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environ |= {"DDPRUN_NOTIFY_SOCKET": path, "DDPRUN_ROUND": "7", "DDPRUN_PARKED": parked}
+    process = start([sys.executable, "-c", text], env=clean_environment(**environ))
+    processes.append(process)
+    if parked:  # it waits for its place, and has one then
+        assert agent.recv(1000) == b"KEEP=1\n"
+        agent.sendto("".join(f"{name}={value}\n" for name, value in {"ROUND": 8, **environ}.items()).encode(), path + ".rounds")
+    else:
+        said = process.stderr.readline()
+        assert "with NCCL the death of a rank ends all ranks, and --max-restarts starts them again" in said, said
+    wait_for("its store", lambda: is_listening(int(environ["MASTER_PORT"])))
+    if parked:
+        agent.sendto(b"BROKEN=8\n", path + ".rounds")  # shuts its connections
+    else:
+        process.kill()
+    process.communicate(timeout=100)
+    assert process.returncode == (1 if parked else -signal.SIGKILL)
+    agent.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        agent.recv(1000)  # neither asked to be kept nor has left
+
+
 def test_without_ddprun_there_is_one_round(tmp_path):
     environ = clean_environment(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
     done = run([sys.executable, PROGRAM, tmp_path, 20], env=environ)

@@ -27,6 +27,7 @@ import threading
 class Rounds:
     def __init__(self, on_broken=None, environ=os.environ):
         self._notify = environ.get("DDPRUN_NOTIFY_SOCKET", "")
+        self.has_agent = self._notify != ""
         self.round = int(environ.get("DDPRUN_ROUND") or 0)
         self.kept = False
         self._on_broken = on_broken
@@ -36,7 +37,7 @@ class Rounds:
 
     def keep(self):
         """Asks the agent to keep this process. False: there is no agent."""
-        if not self._notify:
+        if not self.has_agent:
             return False
         path = self._notify + ".rounds"
         if os.path.exists(path):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import stat
+import sys
 import threading
 import time
 
@@ -39,16 +40,19 @@ def rounds(*state, step=0, backend=None, **arguments):
     exceptions leave the loop as ever. With --spares a process waits here, without a rank, until it takes a dead one's place: what
     is before the loop must not ask for one. Without ddprun there is one round, and nothing is kept.
 
-    Main thread only. With NCCL, which has not been tried on a GPU yet, collectives wait for their end
-    (TORCH_NCCL_BLOCKING_WAIT), so that a step whose gradients are not complete is never made."""
-    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
-    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    Main thread only. With NCCL no process is kept: the host counts steps ahead of the device, whose gradients a peer's death
+    keeps from coming, and only TCP connections can be shut from here. All processes end and start again then, at `step`."""
     connections = _Connections()
     client = Rounds(on_broken=connections.shut)
-    client.keep()
-    if os.environ.pop("DDPRUN_PARKED", "") == "1":
+    can_stay = not _may_use_nccl(backend)
+    is_parked = os.environ.pop("DDPRUN_PARKED", "") == "1"
+    if can_stay or is_parked:
+        client.keep()
+    elif client.has_agent and os.environ.get("RANK") == "0":
+        print("ddprun.rounds: with NCCL the death of a rank ends all ranks, and --max-restarts starts them again", file=sys.stderr)
+    if is_parked:
         os.environ.update(client.wait_round())
-    current = Round(client, connections, state, step)
+    current = Round(client, connections, state, step, can_stay)
     while True:
         if current._join(backend, arguments):
             try:
@@ -66,10 +70,11 @@ def rounds(*state, step=0, backend=None, **arguments):
 class Round:
     """One process group. `step`: the number of complete steps; `rank`, `world_size`: of this round."""
 
-    def __init__(self, client, connections, state, step):
+    def __init__(self, client, connections, state, step, can_stay=True):
         self.step = step
         self.rank = self.world_size = None
         self._client, self._connections, self._state = client, connections, state
+        self._can_stay = can_stay  # in its process, when the round is over
         self._went_on = False  # has been in a round before: its state counts for more than a new process's of the same step
         self._state_of_block = None  # "done" or "left" when it has ended
         self._buffers = []  # (buffer, its value after the latest complete step)
@@ -123,7 +128,7 @@ class Round:
 
     def _leave(self, error):
         """False: the error is this program's own."""
-        if not self._client.kept:
+        if not self._client.kept or not self._can_stay:
             return False
         broken = self._client.broken(_BROKEN_SECONDS)
         if not broken and not _is_of_communication(error):
@@ -145,6 +150,13 @@ class Round:
         """What forward changes (batch norm's statistics) would count twice where a step is made again."""
         buffers = [buffer for part in self._state if hasattr(part, "buffers") for buffer in part.buffers()]
         self._buffers = [(buffer, buffer.detach().clone()) for buffer in buffers]
+
+
+def _may_use_nccl(backend):
+    """`backend` is a name, one for each device ("cpu:gloo,cuda:nccl"), or None: NCCL for GPUs where there are any."""
+    import torch
+
+    return torch.cuda.is_available() if backend is None else "nccl" in str(backend).lower()
 
 
 def _is_of_communication(error):
