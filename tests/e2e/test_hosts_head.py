@@ -23,8 +23,8 @@ def script(path, text):
 
 @pytest.fixture
 def here(tmp_path):
-    """A --rsh command for hosts of any name: all of them are this machine."""
-    return script(tmp_path / "here", 'shift\nexec "$@"\n')
+    """A --rsh command for hosts of any name: all of them are this machine. A shell parses the words, as behind ssh."""
+    return script(tmp_path / "here", 'shift\neval "exec $*"\n')
 
 
 def head(rsh, hosts, *arguments):
@@ -64,7 +64,7 @@ def test_a_node_that_only_says_that_it_succeeded_is_not_believed(tmp_path, hello
         text += """while read -r line; do case $line in *'"type":"go"'*) break ;; esac; done\n"""
     text += "".join(f"printf '\\036m%s\\n' '{message}'\n" for message in says if message != "go")
     script(tmp_path / "liar", text + "exit 0\n")
-    rsh = script(tmp_path / "rsh", f'host=$1\nshift\n[ "$host" = {liar} ] && exec {tmp_path}/liar\nexec "$@"\n')
+    rsh = script(tmp_path / "rsh", f'host=$1\nshift\n[ "$host" = {liar} ] && exec {tmp_path}/liar\neval "exec $*"\n')
     done = run(head(rsh, "n1,n2", "--term-timeout", "1", "--join-timeout", "20", "true"), timeout=90)
     assert done.returncode == 1, done
     assert done.stderr.count("run failed") == 1, done.stderr
@@ -97,7 +97,7 @@ def test_the_longest_line_arrives_whole_with_its_prefix(here, stream):
 
 
 def test_a_remote_stderr_cannot_send_escapes_to_the_terminal(tmp_path):
-    rsh = script(tmp_path / "rsh", 'shift\n"$@"\ncode=$?\nprintf "\\033]0;owned\\007\\033[2Jseen\\n" >&2\nexit $code\n')
+    rsh = script(tmp_path / "rsh", 'shift\neval "$*"\ncode=$?\nprintf "\\033]0;owned\\007\\033[2Jseen\\n" >&2\nexit $code\n')
     done = run(head(rsh, "n1,n2", "true"))
     assert done.returncode == 0, done
     assert "seen" in done.stderr and "\x1b" not in done.stderr and "\x07" not in done.stderr, done

@@ -31,7 +31,7 @@ def with_stdin(command, text):
 def two_hosts(tmp_path):
     """Flags for two hosts, which both are this machine."""
     rsh = tmp_path / "rsh"
-    rsh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    rsh.write_text('#!/bin/sh\nshift\neval "exec $*"\n')
     rsh.chmod(0o755)
     return ["-H", "a:2,b:2", "--rsh", rsh, "--master-addr", "127.0.0.1"]
 

@@ -2,6 +2,7 @@
 """`train` restarted by torchrun and by ddprun: the ranks meet again, and go on from what this very run has saved."""
 
 import os
+import shlex
 import signal
 
 import pytest
@@ -12,7 +13,7 @@ SMALL = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "64", "
 
 def first_attempt_fails(*words):
     """A worker that fails when it is started first, and is `words` afterwards."""
-    quoted = " ".join(str(word) for word in words)
+    quoted = shlex.join(str(word) for word in words)
     return ["sh", "-c", f'test "$TORCHELASTIC_RESTART_COUNT" = 0 && exit 7; exec {quoted}']
 
 

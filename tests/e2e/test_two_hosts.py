@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 
 import pytest
@@ -55,7 +56,7 @@ def test_nccl_ids_of_several_roots_reach_both_hosts_anew_after_a_restart(two_hos
     """As for more than 128 ranks, of which ProcessGroupNCCL makes every 128th a root."""
     probe = str(BUILD / "tests" / "nccl_id_probe")
     # The first round fails once all have what they want.
-    once = f'{probe} 3 | sed "s/^/round $DDPRUN_ROUND /" && test "$TORCHELASTIC_RESTART_COUNT" = 1'
+    once = f'{shlex.quote(probe)} 3 | sed "s/^/round $DDPRUN_ROUND /" && test "$TORCHELASTIC_RESTART_COUNT" = 1'
     results = run_on_both(two_hosts, ["--max-restarts", "1", "sh", "-c", once], nproc=2)
     assert [code for code, _, _ in results] == [0, 0], results
     lines = re.findall(
