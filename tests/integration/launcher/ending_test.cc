@@ -2,6 +2,7 @@
 // However a run ends, nothing of it is left.
 #include <optional>
 
+#include "launcher/base/command.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 #include "tests/testing/paths.h"
 
@@ -171,7 +172,7 @@ TEST_F(DdprunTest, AGrandchildWithASessionOfItsOwnEndsWithTheRound) {
 TEST_F(DdprunTest, AConsoleThatIsGoneEndsNothing) {
   const std::string worker =
       "for i in 1 2 3 4 5; do seq 10000; done; touch " + folder_ + "/done; exit 3";
-  const std::string ddprun = BuildPath("bin/ddprun") + " sh -c '" + worker + "'";
+  const std::string ddprun = ShellQuote(BuildPath("bin/ddprun")) + " sh -c '" + worker + "'";
   RunningProcess run(
       {"sh", "-c", "{ " + ddprun + "; echo $? > " + folder_ + "/code; } | head -n 1"}, variables_);
   EXPECT_EQ(run.Wait(), 0);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "launcher/base/command.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 #include "tests/testing/paths.h"
@@ -104,7 +105,7 @@ TEST_F(HangsTest, TheOddOneIsNamedAcrossNodesWithItsStack) {
 
 TEST_F(HangsTest, AHangUsesARestart) {
   const std::string script = std::string("[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; exec ") +
-                             BuildPath("tests/hanging_worker") + " spin";
+                             ShellQuote(BuildPath("tests/hanging_worker")) + " spin";
   auto run = Launch({"--hang-timeout", "1", "--max-restarts", "1", "sh", "-c", script});
   EXPECT_EQ(run->Wait(), 0) << run->err();
   EXPECT_THAT(run->err(), HasSubstr("restart 1 of 1 as round 2: rank 0 "));
