@@ -38,6 +38,8 @@ std::error_code MakeFolder(const std::filesystem::path& path) {
   if (path.empty() || std::filesystem::is_directory(path, error)) return {};
   if (const std::error_code above = MakeFolder(path.parent_path())) return above;
   if (std::filesystem::create_directory(path, error)) SyncFolder(path.parent_path());
+  // A file is there.
+  if (error == std::errc::file_exists) return std::make_error_code(std::errc::not_a_directory);
   return error;
 }
 
