@@ -86,6 +86,7 @@ class RoundAgent:
         folder.mkdir(parents=True, exist_ok=True)
         self.command = command
         self.preexec = preexec  # called with the rank in a new process
+        self.more_variables = {}
         self.round = 0
         self.workers = []  # by rank
         self.all = []
@@ -107,6 +108,7 @@ class RoundAgent:
             "MASTER_PORT": str(port),
             "TORCHELASTIC_RUN_ID": "kept",
             "DDPRUN_ROUND": str(self.round),
+            **self.more_variables,
         }
 
     def park(self):
