@@ -18,6 +18,7 @@ const std::vector<Command>& Commands() {
       {"eval", "measure a trained model's accuracy", RunEval},
       {"export", "write a trained model for other programs", RunExport},
       {"compare", "train plain, data-parallel and as a pipeline, and show all three", RunCompare},
+      {"tune", "find a fast batch size, memory format and number of loader threads", RunTune},
       {"plot", "draw loss and accuracy of runs to a picture", RunPlot},
   };
   return commands;

@@ -14,6 +14,8 @@
 #include "proto/version.h"
 #include "worker/config/config.h"
 #include "worker/distributed/device_agreement.h"
+#include "worker/kernels/kernels.h"
+#include "worker/parallel/precision.h"
 #include "worker/training/training_checkpoints.h"
 
 namespace ddprun {
@@ -23,6 +25,14 @@ void PrepareRank(const Config& config, const WorkerEnv& env) {
   if (std::getenv("OMP_NUM_THREADS")) return;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   at::set_num_threads(std::max(1, cores / std::max(1, env.local_world_size)));
+}
+
+void ChooseKernels(const Config& config) {
+  if (config.deterministic)
+    UseDeterministicAlgorithms();
+  else
+    UseFastestKernels();
+  UseFusedKernels(config.fused_kernels);
 }
 
 Console::Options ConsoleOptions(const WorkerEnv& env) {

@@ -15,6 +15,9 @@ namespace ddprun {
 // among its ranks, unless OMP_NUM_THREADS is set (ddprun and torchrun set it).
 void PrepareRank(const Config& config, const WorkerEnv& env);
 
+// For a training, after PrepareRank(): what LibTorch and the accelerator are to compute with.
+void ChooseKernels(const Config& config);
+
 Console::Options ConsoleOptions(const WorkerEnv& env);
 
 // What must be equal on all ranks that join: the version of this program, the shared settings, and

@@ -23,10 +23,8 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/device_agreement.h"
-#include "worker/kernels/kernels.h"
 #include "worker/library/round_member.h"
 #include "worker/metrics/console.h"
-#include "worker/parallel/precision.h"
 #include "worker/progress/flight_record.h"
 #include "worker/progress/stall_reporter.h"
 #include "worker/rounds/process_state.h"
@@ -153,11 +151,7 @@ void TrainingProcess::Run() {
 
 void TrainingProcess::Prepare() {
   PrepareRank(config_, env_);
-  if (config_.deterministic)
-    UseDeterministicAlgorithms();
-  else
-    UseFastestKernels();
-  UseFusedKernels(config_.fused_kernels);
+  ChooseKernels(config_);
 }
 
 void TrainingProcess::OpenData() {

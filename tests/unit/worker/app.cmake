@@ -3,6 +3,7 @@ ddprun_add_gtest(NAME unit_worker_app TORCH LABEL unit
   SOURCES
     app_config_text_test.cc
     app_launch_test.cc
+    app_tuning_test.cc
     config_agreement_test.cc
     config_choices_test.cc
     config_recipe_test.cc
