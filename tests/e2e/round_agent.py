@@ -86,7 +86,6 @@ class RoundAgent:
         folder.mkdir(parents=True, exist_ok=True)
         self.command = command
         self.preexec = preexec  # called with the rank in a new process
-        self.more_variables = {}
         self.round = 0
         self.workers = []  # by rank
         self.all = []
@@ -108,7 +107,6 @@ class RoundAgent:
             "MASTER_PORT": str(port),
             "TORCHELASTIC_RUN_ID": "kept",
             "DDPRUN_ROUND": str(self.round),
-            **self.more_variables,
         }
 
     def park(self):

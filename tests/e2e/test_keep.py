@@ -286,15 +286,6 @@ def test_a_signal_ends_a_worker_that_waits_for_a_round(tmp_path):
         assert "ended by SIGTERM while it waited for a new round" in second
 
 
-@pytest.mark.parametrize("one_round", ["", "1"])
-def test_a_rank_is_kept_only_where_another_round_may_come(tmp_path, one_round):
-    with agent_of(tmp_path) as agent:
-        agent.more_variables = {"DDPRUN_ONE_ROUND": one_round}
-        agent.begin([None])
-        agent.until_step(2)
-        assert not agent.ended() and agent.all_kept() == (one_round == "")
-
-
 def test_a_loss_that_is_not_finite_ends_the_process(tmp_path):
     with agent_of(tmp_path, "--lr", "1e30") as agent:
         agent.begin([None] * 2)

@@ -81,7 +81,6 @@ SET = {
     "DDPRUN_AGENT_SOCKET": ["one worker"],
     "DDPRUN_NOTIFY_SOCKET": ["one worker"],
     "DDPRUN_ROUND": ["one worker"],
-    "DDPRUN_ONE_ROUND": ["one worker"],
 }
 
 # What launchers read. "*": all that begin so.

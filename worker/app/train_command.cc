@@ -62,7 +62,7 @@ FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
 // Whether this process can go on in another round: there must be rounds, and its step must be
 // undone without a trace, which a pipeline's half cannot be.
 bool CanBeKept(const Config& config, const WorkerEnv& env) {
-  const bool has_rounds = (env.round > 0 && !env.one_round) || IsParked();
+  const bool has_rounds = env.round > 0 || IsParked();
   return has_rounds && config.pipeline == 1 && !config.profile;
 }
 

@@ -71,7 +71,7 @@ int Program::Run() {
   // On a GPU the host is ahead of the device: what it has queued of a step that will not count has
   // changed the state when the round ends.
   const bool on_cpu = FindCudaDevices(options_.world.backend, options_.world.device).uuids.empty();
-  const bool has_rounds = parked || (env_.round > 0 && !env_.one_round);
+  const bool has_rounds = parked || env_.round > 0;
   member_.Listen(env_, has_rounds && options_.keep && on_cpu);
   if (parked) {
     if (member_.listener() == nullptr)

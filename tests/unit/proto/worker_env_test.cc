@@ -47,7 +47,6 @@ WorkerEnv FullEnv() {
   env.error_file = "/tmp/e.json";
   env.agent_socket = "/run/s";
   env.round = 7;
-  env.one_round = true;
   env.console_is_terminal = true;
   return env;
 }
@@ -57,7 +56,7 @@ TEST(WorkerEnvTest, WhatIsWrittenIsRead) {
   const auto read = Read(written);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(Write(*read), written);
-  EXPECT_EQ(written.size(), 20u);
+  EXPECT_EQ(written.size(), 19u);
 }
 
 TEST(WorkerEnvTest, TorchrunsNamesAreThere) {
@@ -74,10 +73,10 @@ TEST(WorkerEnvTest, WhatIsAbsentIsNotWritten) {
   WorkerEnv env = FullEnv();
   env.error_file = env.agent_socket = "";
   env.round = 0;
-  env.one_round = env.console_is_terminal = false;
+  env.console_is_terminal = false;
   const Environ environ = Write(env);
   for (const char* name : {"TORCHELASTIC_ERROR_FILE", "DDPRUN_AGENT_SOCKET", "DDPRUN_ROUND",
-                           "DDPRUN_ONE_ROUND", "DDPRUN_CONSOLE_TERMINAL"}) {
+                           "DDPRUN_CONSOLE_TERMINAL"}) {
     EXPECT_FALSE(environ.contains(name)) << name;
   }
 }
