@@ -16,11 +16,11 @@
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/setup.h"
+#include "worker/app/step_speed.h"
 #include "worker/app/tuning.h"
 #include "worker/memory/available_memory.h"
 #include "worker/step/batch_feed.h"
 #include "worker/step/make_train_step.h"
-#include "worker/training/step_speed.h"
 #include "worker/training/training_parts.h"
 
 namespace ddprun {

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace ddprun {
@@ -50,10 +53,20 @@ Loader::Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of,
                LoaderOptions options)
     : set_(set), batches_(batches), samples_of_(std::move(samples_of)), options_(options) {
   while (slots_.size() < kBatchesAheadMax && slots_made_ < batches_) AddSlot();
-  for (std::int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
+  try {
+    for (std::int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error& error) {
+    Stop();
+    throw std::runtime_error("no more than " + std::to_string(threads_.size()) + " of " +
+                             std::to_string(options_.threads) +
+                             " loader threads can be started: " + error.code().message() +
+                             "; lower --loader-threads, or raise the limit of processes or memory");
+  }
 }
 
-Loader::~Loader() {
+Loader::~Loader() { Stop(); }
+
+void Loader::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

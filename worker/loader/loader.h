@@ -65,6 +65,8 @@ class Loader {
   std::optional<Batch> Next();
 
  private:
+  // Ends the threads.
+  void Stop();
   using SamplesOf = std::function<std::vector<Sample>(std::int64_t batch)>;
   // A batch in the making. Its tensors are written without the lock, each part by one thread.
   struct Slot {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/step_speed.h"
+#include "worker/app/step_speed.h"
 
 #include <c10/util/Exception.h>
 
@@ -22,8 +22,14 @@ namespace {
 
 constexpr double kMeasuredSeconds = 0.5;
 
-// LibTorch's allocator says this of the CPU's memory; of a GPU's it throws c10::OutOfMemoryError.
-constexpr std::string_view kNoMemory = "can't allocate memory";
+// Of the CPU's memory LibTorch's allocator says the first, oneDNN the second, where it finds none
+// for its own, and the loader the third, where there is none for a stack. Of a GPU's memory
+// LibTorch throws c10::OutOfMemoryError.
+bool IsNoMemory(std::string_view error) {
+  return error.find("can't allocate memory") != std::string_view::npos ||
+         error.find("could not create a primitive") != std::string_view::npos ||
+         error.find("loader threads can be started") != std::string_view::npos;
+}
 
 // A training that nobody sees, with batches of one epoch after the other.
 class Steps {
@@ -107,7 +113,7 @@ std::optional<double> StepSpeed(const Config& config, const Dataset& data, World
   } catch (const c10::OutOfMemoryError&) {
   } catch (const std::bad_alloc&) {
   } catch (const std::exception& error) {  // of a loader's thread too
-    if (std::string_view(error.what()).find(kNoMemory) == std::string_view::npos) throw;
+    if (!IsNoMemory(error.what())) throw;
   }
   return std::nullopt;
 }
