@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace ddprun {
 
@@ -28,6 +30,13 @@ std::string CutText(std::string text, std::size_t bytes_max) {
   }
   text.resize(size);
   return text;
+}
+
+std::string ShellQuote(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("%+,-./:=@_", c);
+  });
+  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
 }
 
 }  // namespace ddprun

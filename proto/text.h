@@ -17,4 +17,7 @@ std::string CutText(std::string text, std::size_t bytes_max);
 // Line ends become spaces.
 std::string OneLine(std::string text);
 
+// A word as a shell reads it back, quoted if needed.
+std::string ShellQuote(const std::string& word);
+
 }  // namespace ddprun

@@ -107,7 +107,7 @@ def report_skips(skips):
 
 
 def report_failures(found):
-    """The lines that say what failed, again and last: whoever sees only the end of a long log sees them."""
+    """Repeats the lines that say what failed, so that they are at the end of a long log."""
     tell = re.compile(r"E   |FAILED |.*: Failure$|.*(AddressSanitizer|runtime error|terminate called)")
     for name, (status, _, output) in found.items():
         if status != "fail":

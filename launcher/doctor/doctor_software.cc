@@ -17,6 +17,7 @@
 #include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_facts.h"
 #include "launcher/placement/devices.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/command.h"
+#include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/printable.h"

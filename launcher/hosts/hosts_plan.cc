@@ -12,6 +12,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/hosts/hosts_total.h"
+#include "proto/text.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {

@@ -171,13 +171,19 @@ def test_an_error_of_its_own_ends_the_rank(tmp_path, processes):
     assert not processes_of_this_session()
 
 
+def notify_socket(folder):
+    """An agent's socket, and its path."""
+    agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    path = str(folder / "notify")
+    agent.bind(path)
+    agent.settimeout(60)
+    return agent, path
+
+
 @pytest.mark.parametrize("when", ["before", "in"])
 def test_a_round_that_ends_while_its_group_is_made_is_left(tmp_path, processes, when):
     """The other rank never comes."""
-    agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    path = str(tmp_path / "notify")
-    agent.bind(path)
-    agent.settimeout(60)
+    agent, path = notify_socket(tmp_path)
     port = free_port()
     environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     process = start(
@@ -232,10 +238,7 @@ def test_a_round_that_is_over_before_its_group_is_made_is_left():
 
 @pytest.mark.parametrize("parked", ["", "1"])
 def test_with_nccl_a_process_ends_with_its_round(tmp_path, processes, parked):
-    agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    path = str(tmp_path / "notify")
-    agent.bind(path)
-    agent.settimeout(60)
+    agent, path = notify_socket(tmp_path)
     text = f"import sys; sys.path.insert(0, {PYTHON!r}); import ddprun\nfor round in ddprun.rounds(backend='cpu:gloo,cuda:nccl'): pass\n"
     environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     environ |= {"DDPRUN_NOTIFY_SOCKET": path, "DDPRUN_ROUND": "7", "DDPRUN_PARKED": parked}

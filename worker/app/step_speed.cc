@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "worker/metrics/console.h"
@@ -22,13 +23,10 @@ namespace {
 
 constexpr double kMeasuredSeconds = 0.5;
 
-// Of the CPU's memory LibTorch's allocator says the first, oneDNN the second, where it finds none
-// for its own, and the loader the third, where there is none for a stack. Of a GPU's memory
-// LibTorch throws c10::OutOfMemoryError.
+// LibTorch and oneDNN have no type of error for missing CPU memory, only these messages.
 bool IsNoMemory(std::string_view error) {
   return error.find("can't allocate memory") != std::string_view::npos ||
-         error.find("could not create a primitive") != std::string_view::npos ||
-         error.find("loader threads can be started") != std::string_view::npos;
+         error.find("could not create a primitive") != std::string_view::npos;
 }
 
 // A training that nobody sees, with batches of one epoch after the other.
@@ -112,6 +110,8 @@ std::optional<double> StepSpeed(const Config& config, const Dataset& data, World
     return Measure(config, data, world);
   } catch (const c10::OutOfMemoryError&) {
   } catch (const std::bad_alloc&) {
+  } catch (const std::system_error& error) {  // no memory for a thread's stack
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
   } catch (const std::exception& error) {  // of a loader's thread too
     if (!IsNoMemory(error.what())) throw;
   }

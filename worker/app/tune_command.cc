@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ddprun/world.h"
+#include "proto/text.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
@@ -58,16 +59,6 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   return options;
 }
 
-// A word as a shell reads it back.
-std::string Quoted(const std::string& word) {
-  constexpr char kPlain[] =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@%+";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
 class Tuner {
  public:
   Tuner(Config config, double limit)
@@ -103,7 +94,8 @@ class Tuner {
     result.images_per_second = StepSpeed(config, data_, *world_).value_or(0);
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    // A CPU's memory that is not there is told by the kernel, which kills: it has to be foreseen.
+    // On a CPU the kernel kills a process that takes too much memory: the need is estimated
+    // instead.
     const std::int64_t taken = PeakMemory() - taken_before_;
     result.twice_fits =
         !world_->device().is_cpu() ||
@@ -149,7 +141,7 @@ void RunTune(const CommandContext& context) {
         " images fits into the memory; choose a smaller --model or --input-size");
   const TuneResult best = Recommended(results);
   std::string command = "train";
-  for (const std::string& word : options.settings) command += " " + Quoted(word);
+  for (const std::string& word : options.settings) command += " " + ShellQuote(word);
   std::printf("largest batch that was tried and fits: %lld\n%s %s\n",
               static_cast<long long>(LargestBatch(results)), command.c_str(),
               ToFlags(best.trial).c_str());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -57,10 +56,11 @@ Loader::Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of,
     for (std::int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
   } catch (const std::system_error& error) {
     Stop();
-    throw std::runtime_error("no more than " + std::to_string(threads_.size()) + " of " +
-                             std::to_string(options_.threads) +
-                             " loader threads can be started: " + error.code().message() +
-                             "; lower --loader-threads, or raise the limit of processes or memory");
+    throw std::system_error(error.code(),
+                            "no more than " + std::to_string(threads_.size()) + " of " +
+                                std::to_string(options_.threads) +
+                                " loader threads can be started; lower --loader-threads, or raise "
+                                "the limit of processes or memory");
   }
 }
 

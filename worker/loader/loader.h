@@ -65,8 +65,6 @@ class Loader {
   std::optional<Batch> Next();
 
  private:
-  // Ends the threads.
-  void Stop();
   using SamplesOf = std::function<std::vector<Sample>(std::int64_t batch)>;
   // A batch in the making. Its tensors are written without the lock, each part by one thread.
   struct Slot {
@@ -79,6 +77,8 @@ class Loader {
 
   Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of, LoaderOptions options);
   void Run();
+  // Ends the threads.
+  void Stop();
   Slot* SlotWithWork();  // null if there is none now
   // The next batch's. On the caller's thread: malloc returns the memory of other threads' arenas to
   // the kernel (memory/keep_freed_memory.h).

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "launcher/base/command.h"
+#include "proto/text.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 #include "tests/testing/paths.h"
 

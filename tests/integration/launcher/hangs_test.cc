@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "launcher/base/command.h"
+#include "proto/text.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 #include "tests/testing/paths.h"

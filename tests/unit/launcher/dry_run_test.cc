@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "launcher/base/command.h"
+#include "proto/text.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {

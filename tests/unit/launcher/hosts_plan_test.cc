@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/command.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {

@@ -80,7 +80,7 @@ TEST(Tuning, BatchesTakeHalfTheTimeAtMost) {
   const auto results =
       Tune(given,
            {.speed = [](const TuneTrial& trial) { return static_cast<double>(trial.batch_size); }});
-  // The third would have taken the sixth second.
+  // The fifth is expected to take two seconds, and would end after half the time.
   EXPECT_THAT(Batches(results), ElementsAre(8, 16, 32, 64));
   EXPECT_LE(results.size(), 10u);
 }
