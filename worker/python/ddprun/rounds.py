@@ -15,6 +15,7 @@ from .shared_state import send_state
 
 _SHUT_SECONDS = 0.02
 _BROKEN_SECONDS = 0.3  # within which the agent says that the round is over, when a collective has failed
+_SHUT_COLLECTIVE_SECONDS = 0.5  # within which a collective ends whose connections have been shut
 
 
 class RoundBroken(RuntimeError):
@@ -42,17 +43,18 @@ def rounds(*state, step=0, backend=None, **arguments):
 
     Main thread only. With NCCL no process is kept: the host counts steps ahead of the device, whose gradients a peer's death
     keeps from coming, and only TCP connections can be shut from here. All processes end and start again then, at `step`."""
-    connections = _Connections()
-    client = Rounds(on_broken=connections.shut)
     can_stay = not _may_use_nccl(backend)
+    client = Rounds(on_broken=lambda: current._end_collectives())
+    current = Round(client, _Connections(), state, step, can_stay)
     is_parked = os.environ.pop("DDPRUN_PARKED", "") == "1"
     if can_stay or is_parked:
         client.keep()
+        if client.kept and can_stay:
+            backend = current._failing_gloo(backend)
     elif client.has_agent and os.environ.get("RANK") == "0":
         print("ddprun.rounds: with NCCL the death of a rank ends all ranks, and --max-restarts starts them again", file=sys.stderr)
     if is_parked:
         os.environ.update(client.wait_round())
-    current = Round(client, connections, state, step, can_stay)
     while True:
         if current._join(backend, arguments):
             try:
@@ -77,6 +79,7 @@ class Round:
         self._can_stay = can_stay  # in its process, when the round is over
         self._went_on = False  # has been in a round before: its state counts for more than a new process's of the same step
         self._state_of_block = None  # "done" or "left" when it has ended
+        self._gloo_group = None  # the module, where this process is kept
         self._buffers = []  # (buffer, its value after the latest complete step)
 
     def end_step(self):
@@ -111,6 +114,8 @@ class Round:
         try:
             with self._connections.being_made():
                 self._raise_if_over()
+                if self._gloo_group:
+                    self._gloo_group.forget_groups()
                 dist.init_process_group(backend, **arguments)
             self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
             self.step = send_state(self._state, self.step, self._went_on)
@@ -133,12 +138,26 @@ class Round:
         broken = self._client.broken(_BROKEN_SECONDS)
         if not broken and not _is_of_communication(error):
             return False
-        self._connections.shut()
+        self._end_collectives()
         self._destroy_groups()
         for buffer, value in self._buffers:
             buffer.copy_(value)
         self._client.left("" if broken else str(error))
         return True
+
+    def _failing_gloo(self, backend):
+        """The name of what takes Gloo's place."""
+        from . import gloo_group
+
+        gloo_group.register()
+        self._gloo_group = gloo_group
+        return gloo_group.BACKEND if str(backend or "gloo").lower() in ("gloo", "cpu:gloo") else backend
+
+    def _end_collectives(self):
+        """On any thread."""
+        self._connections.shut()
+        if self._gloo_group:
+            self._gloo_group.end_collectives(f"round {self._client.round} is over", _SHUT_COLLECTIVE_SECONDS)
 
     def _destroy_groups(self):
         import torch.distributed as dist
@@ -167,7 +186,8 @@ def _is_of_communication(error):
 
 
 class _Connections:
-    """The TCP connections of the process groups. A collective of Gloo's cannot be told to give up: it ends with them."""
+    """The TCP connections of the process groups. A collective of Gloo's cannot be told to give up: it ends with them, mostly
+    (gloo_group.py)."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -199,7 +219,8 @@ class _Connections:
                 with contextlib.suppress(OSError):  # it is closed by now, and may be another file
                     if os.fstat(fd).st_ino == inode:
                         with socket.socket(fileno=os.dup(fd)) as connection:
-                            connection.shutdown(socket.SHUT_RDWR)
+                            # Gloo reads the end, closes and tells what waits. A write that fails it would not tell all.
+                            connection.shutdown(socket.SHUT_RD)
             return is_being_made
 
 

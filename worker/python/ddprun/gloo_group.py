@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process group of Gloo whose collectives end when the round does. Needs torch.
+
+Gloo tells a collective that a connection is gone, but not one whose message it was about to write, was writing or reading
+(Pair::signalException() of gloo/transport/tcp/pair.cc goes through the operations that wait for the peer, and through no other of
+an unbound buffer): that one waits for as long as the group's timeout, and nothing wakes it. Here who waits for a collective
+waits for a future of ours instead, which can be failed."""
+
+import ctypes
+import threading
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future
+
+BACKEND = "ddprun_gloo"  # what torch.distributed.get_backend() says
+# Those whose work has a future. The others (reduce_scatter, send, recv) go to Gloo as ever.
+_COLLECTIVES = (
+    "_allgather_base allgather allgather_coalesced allreduce allreduce_coalesced alltoall_base barrier broadcast gather reduce scatter"
+).split()
+
+_changed = threading.Condition()
+_groups = weakref.WeakSet()
+_under_way = {}  # the future of each collective that has not ended: its group
+_held = []  # Gloo's groups of this round: each has a reference that nobody drops at the end of the process
+
+
+def register():
+    """Makes BACKEND known to torch.distributed."""
+    if not hasattr(dist.Backend, BACKEND.upper()):
+        dist.Backend.register_backend(BACKEND, _Group, devices=["cpu"])
+
+
+def forget_groups():
+    """Those of earlier rounds, whose threads have ended what they did. A group's destructor joins its threads, maybe under the
+    interpreter's lock, which such a thread needs once more after a collective is told to have ended: so nobody frees one at once."""
+    with _changed:
+        ended = _held[:]
+        _held.clear()
+    for gloo in ended:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(gloo))
+
+
+def end_collectives(reason, timeout):
+    """No group begins another collective. Those that have not ended by themselves within so many seconds fail: who waits for them
+    gets a RuntimeError. From any thread; the connections have been shut."""
+    with _changed:
+        for group in _groups:
+            group._over = reason
+        _changed.wait_for(lambda: not _under_way, timeout)
+        left = dict(_under_way)
+        never_ends = [group._gloo for group in left.values()]  # nor would its destructor
+        _held[:] = [gloo for gloo in _held if gloo not in never_ends]
+    for future in left:
+        _end(future, RuntimeError(reason))
+
+
+class _Group(dist.ProcessGroup):
+    def __init__(self, store, rank, size, timeout):
+        super().__init__(rank, size)
+        self._over = None  # why no more collective may begin
+        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+        self._gloo._set_sequence_number_for_group()
+        self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
+        with _changed:
+            _groups.add(self)
+            _held.append(self._gloo)
+
+
+def _collective(name):
+    def call(group, *arguments, **options):
+        ended = torch.futures.Future()
+        result = ended.then(_result)
+        with _changed:
+            if group._over:
+                raise RuntimeError(group._over)
+            _under_way[ended] = group
+        try:
+            work = getattr(group._gloo, name)(*arguments, **options)
+        except BaseException:
+            _end(ended, None)
+            raise
+        work.get_future().add_done_callback(lambda done: _end(ended, _outcome(done)))
+        return _create_work_from_future(result)
+
+    return call
+
+
+for _name in _COLLECTIVES:
+    setattr(_Group, _name, _collective(_name))
+
+
+def _outcome(done):
+    try:
+        return done.value()
+    except Exception as error:
+        return error
+
+
+def _end(ended, outcome):
+    with _changed:
+        if _under_way.pop(ended, None) is None:
+            return
+        _changed.notify_all()
+    ended.set_result(outcome)
+
+
+def _result(ended):
+    """An exception raised here fails the future in C++ too, which Future.set_exception() does not."""
+    outcome = ended.value()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
