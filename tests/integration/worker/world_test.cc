@@ -127,7 +127,7 @@ TEST(World, ATakenPortIsSaidWithItsNumber) {
   const auto other = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   const auto errors = RunThreads(1, [&](int) {
     World::Join(EnvByHand(0, 2, other->getPort()),
-                {.backend = BackendChoice::kGloo, .timeout = milliseconds(500)});
+                {.backend = BackendChoice::kGloo, .timeout = milliseconds(1500)});
   });
   EXPECT_THAT(errors, ElementsAre(HasSubstr("127.0.0.1:" + std::to_string(other->getPort()))));
   EXPECT_THAT(errors, ElementsAre(HasSubstr("Choose another MASTER_PORT")));
@@ -137,7 +137,7 @@ TEST(World, AMasterThatDoesNotAnswerIsSaidWithItsAddress) {
   const ReservedPort reserved;
   const auto errors = RunThreads(1, [&](int) {
     World::Join(EnvByHand(1, 2, reserved.port()),
-                {.backend = BackendChoice::kGloo, .timeout = milliseconds(300)});
+                {.backend = BackendChoice::kGloo, .timeout = milliseconds(1500)});
   });
   EXPECT_THAT(errors, ElementsAre(HasSubstr("rank 1 did not reach rank 0's store at 127.0.0.1:" +
                                             std::to_string(reserved.port()))));
@@ -147,7 +147,7 @@ TEST(World, AWorldThatDoesNotFillUpNamesWhoIsMissing) {
   const ReservedPort reserved;
   const auto errors = RunThreads(1, [&](int) {
     World::Join(EnvByHand(0, 3, reserved.port()),
-                {.backend = BackendChoice::kGloo, .timeout = milliseconds(300)});
+                {.backend = BackendChoice::kGloo, .timeout = milliseconds(1500)});
   });
   EXPECT_THAT(errors, ElementsAre(HasSubstr("ranks 1, 2 of 3 did not come")));
 }
