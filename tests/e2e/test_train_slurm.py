@@ -139,10 +139,10 @@ def test_near_its_limit_a_job_saves_and_goes_on_when_queued_again(submit):
     saved = int(re.search(r"goes on from .*, step (\d+)", second).group(1))
     assert 0 < saved < steps and re.search(r"checkpoint|resume", first), first
     for rank in (0, 1):
-        made = [int(step) for step in re.findall(rf":{rank}\] .* batch (\d+)/\d+ loss", first + second)]
-        # In order, from the saved one on: a rank may have been a step further than rank 0.
-        again = made.index(saved + 1, saved + 1) if made.count(saved + 1) > 1 else saved
-        assert made[:saved] + made[again:] == list(range(1, steps + 1)), (rank, saved, made)
+        before, after = ([int(step) for step in re.findall(rf":{rank}\] .* batch (\d+)/\d+ loss", part)] for part in (first, second))
+        assert after == list(range(saved + 1, steps + 1)), (rank, saved, after)
+        # A rank may have been a step further than rank 0; what is said of the signal may have cut the line of its last step.
+        assert before == list(range(1, before[-1] + 1)) and before[-1] in (saved - 1, saved, saved + 1), (rank, saved, first)
     assert (job.output / "cifar_net.pth").is_file()
 
 
