@@ -55,6 +55,11 @@ def clean_environment(**more):
     return env
 
 
+def kept_cache():
+    """What says where deploy/ finds what it has installed: else it would install and build all anew."""
+    return {name: os.environ[name] for name in ("DDPRUN_CACHE_DIR", "DDPRUN_PYTHON") if name in os.environ}
+
+
 def processes_of_this_session():
     """(pid, command line) of every live process that carries this test session's mark in its environment."""
     found = []

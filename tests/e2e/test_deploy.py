@@ -4,7 +4,7 @@
 import os
 
 import pytest
-from conftest import REPO, TRAIN, clean_environment, run
+from conftest import REPO, TRAIN, clean_environment, kept_cache, run
 
 SETUP = REPO / "deploy" / "setup.sh"
 FETCH = REPO / "deploy" / "fetch-data.sh"
@@ -20,10 +20,6 @@ def test_a_second_setup_changes_nothing():
     done = run([SETUP], env=clean_environment(**kept_cache()))
     assert done.returncode == 0, done.stderr
     assert "ready" in done.stderr and "installing" not in done.stderr
-
-
-def kept_cache():
-    return {name: os.environ[name] for name in ("DDPRUN_CACHE_DIR", "DDPRUN_PYTHON") if name in os.environ}
 
 
 def test_without_root_or_sudo_it_says_what_an_administrator_must_install(tmp_path):

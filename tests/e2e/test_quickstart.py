@@ -4,11 +4,11 @@
 import re
 
 import pytest
-from conftest import REPO, run
+from conftest import REPO, clean_environment, kept_cache, run
 
 
 def assert_reaches(accuracy_min, *arguments):
-    done = run([REPO / "deploy" / "quickstart.sh", *arguments], timeout=1400)
+    done = run([REPO / "deploy" / "quickstart.sh", *arguments], timeout=1400, env=clean_environment(**kept_cache()))
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     for rank in (0, 1):
         assert re.search(rf"^\[{rank}\] epoch \d+/\d+ batch \d+/\d+ loss \d", done.stdout, re.MULTILINE)
