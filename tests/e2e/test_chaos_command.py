@@ -98,12 +98,12 @@ def test_a_fault_is_told_everywhere(port, tmp_path):
 
 def test_each_kind_and_the_same_model(port, tmp_path):
     kinds = ["kill", "segv", "term", "stop", "slow", "disk", "files"]
-    steps = 900
+    steps = 600
     node = head(port, train(tmp_path / "chaos", steps), "--spares", 1)
     try:
         wait_for("the first steps", lambda: ((progress(port) or {}).get("step") or 0) > 20, 120)
         report = tmp_path / "report.json"
-        flags = ["--every", 0.7, "--count", len(kinds), "--lasting", 0.5, "--seed", 3, "--yes", "--report", report]
+        flags = ["--every", 0.5, "--count", len(kinds), "--lasting", 0.5, "--seed", 3, "--yes", "--report", report]
         done = chaos(port, *flags, "--kinds", ",".join(kinds))
         out, errors = node.communicate(timeout=DEADLINE_S)
     finally:

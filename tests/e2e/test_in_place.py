@@ -183,7 +183,7 @@ def test_a_world_grows_and_shrinks_while_it_trains(tmp_path):
     flags = ["--nnodes", "2:3", "--nproc-per-node", 1, "--master-addr", "127.0.0.1", "--master-port", port,
              "--insecure", "--max-restarts", 9, "--last-call", 0.5]  # fmt: skip
     run = tmp_path / "run"
-    training = [TRAIN, *TRAINING, "--model", "netresdeep", "--epochs", "24", "--output-dir", run]
+    training = [TRAIN, *TRAINING, "--model", "netresdeep", "--epochs", "16", "--output-dir", run]
     with Nodes(tmp_path) as nodes:
         first = [nodes.start([*flags, "--node-rank", rank], training) for rank in range(2)]
         healthy = nodes.until(lambda: len(found := trainers(run)) == 2 and found, "two ranks")
@@ -200,7 +200,7 @@ def test_a_world_grows_and_shrinks_while_it_trains(tmp_path):
         notes = first[0].text()
         assert "round 2 begins: node " in notes and " has joined" in notes
         assert "restart 1 of 9 as round 3" in notes, "a node that joins uses no restart"
-    check_samples(run, 24)
+    check_samples(run, 16)
 
 
 @pytest.mark.parametrize("on_join", ["standby", "restart"])

@@ -90,7 +90,7 @@ def test_a_host_that_vanishes_is_noticed(two_hosts):  # noqa: F811
             [
                 *host.prefix,
                 *[DDPRUN, "--nnodes", "2", "--node-rank", rank, "--master-addr", two_hosts[0].address],
-                *["sh", "-c", "echo running; exec cat /dev/zero >/dev/null"],
+                *["sh", "-c", "echo running; exec sleep 1000"],
             ]
         )
         for rank, host in enumerate(two_hosts)
@@ -110,7 +110,7 @@ def test_a_killed_agent_is_told_to_the_other_host(two_hosts):  # noqa: F811
             [
                 *host.prefix,
                 *[DDPRUN, "--nnodes", "2", "--node-rank", rank, "--master-addr", two_hosts[0].address],
-                *["--lease", "3600", "sh", "-c", "echo running; exec cat /dev/zero >/dev/null"],
+                *["--lease", "3600", "sh", "-c", "echo running; exec sleep 1000"],
             ]
         )
         for rank, host in enumerate(two_hosts)
