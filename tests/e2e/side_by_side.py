@@ -140,12 +140,20 @@ def flat(value, name=""):
     return {n: v for key, inner in value.items() for n, v in flat(inner, f"{name}.{key}" if name else key).items()}
 
 
+def in_texts(value, change):
+    """With the texts of it changed, and no number: one may happen to be the port."""
+    if isinstance(value, dict):
+        return {in_texts(name, change): in_texts(one, change) for name, one in value.items()}
+    if isinstance(value, list):
+        return [in_texts(one, change) for one in value]
+    return change(value) if isinstance(value, str) else value
+
+
 def fields(worker, seen):
     """Of one worker, with the side's own folder and port by their names."""
     filled = {}
     for name, value in flat(worker).items():
-        text = json.dumps(value).replace(str(seen.folder), "FOLDER")
-        filled[name] = json.loads(re.sub(rf"\b{seen.port}\b", "PORT", text))
+        filled[name] = in_texts(value, lambda text: re.sub(rf"\b{seen.port}\b", "PORT", text.replace(str(seen.folder), "FOLDER")))
     return filled
 
 
