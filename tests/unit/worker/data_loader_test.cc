@@ -3,11 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <system_error>
 
 #include "tests/unit/worker/temp_files.h"
 #include "worker/data/fixed_size_images.h"
@@ -259,6 +265,33 @@ TEST_P(LoaderTest, TellsHowLongItWaited) {
   opener.join();
   EXPECT_GT(batch->waited_seconds, 0);
   EXPECT_LE(batch->waited_seconds, passed.count());
+}
+
+// No more address space than for a few threads' stacks.
+void LimitMemory() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{32} << 20);
+  const rlimit limit{most, most};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::abort();
+}
+
+TEST(LoaderThreads, ThatCannotBeStartedAreToldAndTheOthersEnd) {
+  const auto start_too_many = [] {
+    LimitMemory();
+    try {
+      Faulty set(-1);
+      Loader loader(set, {1, 2}, 1, {.threads = 100});
+    } catch (const std::system_error& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(0);
+    }
+    std::_Exit(1);
+  };
+  EXPECT_EXIT(start_too_many(), testing::ExitedWithCode(0),
+              "no more than [1-9][0-9]? of 100 loader threads can be started; lower "
+              "--loader-threads");
 }
 
 }  // namespace
