@@ -3,13 +3,13 @@
 """Images a second of `ddprun ... train` beside Python's DDP under torchrun, two ranks of one thread each, in turn.
 
     tests/bench/train_vs_python.py [--repeats 5] [--seconds 20] [--only resnet18:128,resnet18:16,netresdeep:64]
-                                   [--peers channels_last,contiguous,compile] [--json FILE]
+                                   [--peers channels_last,contiguous,compile] [--pythons PATH,PATH] [--json FILE]
 
 Each run is timed between two lines that rank 0 writes, so that start, first steps and end count on neither side. wall:
 images of all ranks a second. cpu: the same by the processor time (user and system) of all processes of the run, which
 says what a step costs also where the machine is not idle. Medians with the least and the most seen; what counts is the
-median of the ratios of runs that followed each other, to the faster of the eager peers. Run it with the Python that
-has torch (deploy/setup.sh prints it).
+median of the ratios of runs that followed each other, to the fastest of the peers. Run it with the Python that has
+torch (deploy/setup.sh prints it), or name those of several versions of torch.
 """
 
 import argparse
@@ -70,8 +70,8 @@ def ours(model, batch, last, every, folder, extra):
     return [str(part) for part in command]
 
 
-def peer(model, batch, first, last, flags):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-addr=127.0.0.1"]
+def peer(python, model, batch, first, last, flags):
+    command = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-addr=127.0.0.1"]
     command += [str(HERE / "train_peer.py"), "--model", model, "--batch-size", str(batch), *flags]
     return [*command, "--marks", str(first), str(last)]
 
@@ -87,17 +87,18 @@ def compare(model, batch, options, folder):
     first = min(WARM_STEPS, steps)
     last = first * (1 + -(-steps // first))
     images = RANKS * batch
-    seen = {name: [] for name in ["ddprun", *options.peers]}
+    peers = {f"{version} {name}": (python, PEER_FLAGS[name]) for version, python in options.versions for name in options.peers}
+    seen = {name: [] for name in ["ddprun", *peers]}
     for _ in range(options.repeats):
         for name in seen:
             if name == "ddprun":
                 command = ours(model, batch, last, first, folder, options.train_flags)
                 pattern = r"^\[0\].* batch (\d+)/"
             else:
-                command, pattern = peer(model, batch, first, last, PEER_FLAGS[name]), r"^steps (\d+)"
+                python, flags = peers[name]
+                command, pattern = peer(python, model, batch, first, last, flags), r"^steps (\d+)"
             seen[name].append(measure(command, first, last, pattern, images))
-    eager = [name for name in options.peers if name != "compile"] or options.peers
-    best = max(eager, key=lambda name: statistics.median(wall for wall, _ in seen[name]))
+    best = max(peers, key=lambda name: statistics.median(wall for wall, _ in seen[name]))
     report = {"model": model, "batch": batch, "steps": last - first, "best_peer": best, "seen": seen}
     for index, unit in enumerate(("wall", "cpu")):
         ratios = [a[index] / b[index] for a, b in zip(seen["ddprun"], seen[best])]
@@ -114,9 +115,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=20, help="about how long each run's timed part is")
     parser.add_argument("--only", default="resnet18:128,resnet18:16,netresdeep:64")
     parser.add_argument("--peers", default="channels_last,contiguous", type=lambda text: text.split(","))
+    parser.add_argument("--pythons", default=sys.executable, type=lambda text: text.split(","))
     parser.add_argument("--train-flags", default="", type=str.split, help="more flags of train")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
+    version = ["-c", "import torch; print('torch', torch.__version__.partition('+')[0])"]
+    options.versions = [(subprocess.check_output([python, *version], text=True).strip(), python) for python in options.pythons]
     reports = []
     with tempfile.TemporaryDirectory() as folder:
         for item in options.only.split(","):
