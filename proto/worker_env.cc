@@ -142,6 +142,7 @@ absl::StatusOr<WorkerEnv> FromOwnEnviron(const GetEnv& get_env) {
   env.agent_socket = reader.Text("DDPRUN_AGENT_SOCKET", "");
   env.notify_socket = reader.Text(kNotifySocketVariable, "");
   env.round = reader.Unsigned("DDPRUN_ROUND");
+  env.one_round = reader.Text("DDPRUN_ONE_ROUND", "") == "1";
   env.console_is_terminal = reader.Text("DDPRUN_CONSOLE_TERMINAL", "") == "1";
   if (!reader.status().ok()) return reader.status();
   return env;
@@ -171,6 +172,7 @@ std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env)
   if (!env.agent_socket.empty()) out.emplace_back("DDPRUN_AGENT_SOCKET", env.agent_socket);
   if (!env.notify_socket.empty()) out.emplace_back(kNotifySocketVariable, env.notify_socket);
   if (env.round != 0) out.emplace_back("DDPRUN_ROUND", absl::StrCat(env.round));
+  if (env.one_round) out.emplace_back("DDPRUN_ONE_ROUND", "1");
   if (env.console_is_terminal) out.emplace_back("DDPRUN_CONSOLE_TERMINAL", "1");
   return out;
 }

@@ -38,6 +38,7 @@ struct WorkerEnv {
   std::string
       notify_socket;  // DDPRUN_NOTIFY_SOCKET: where it tells of its progress; empty: nowhere
   unsigned long long round = 0;  // DDPRUN_ROUND; 0: none
+  bool one_round = false;        // DDPRUN_ONE_ROUND=1: neither restarts nor joins are allowed
   bool console_is_terminal =
       false;  // DDPRUN_CONSOLE_TERMINAL=1: the agent's output ends on a terminal
 };

@@ -107,6 +107,7 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   env.agent_store = options.worker_store != WorkerStore::kRank0;
   env.error_file = env.agent_socket = env.notify_socket = kUnknownPath;
   env.round = 1;
+  env.one_round = HasOneRound(options);
   env.console_is_terminal = isatty(STDERR_FILENO) == 1;
   return env;
 }

@@ -256,4 +256,9 @@ inline bool UsesNetwork(const Options& options) {
   return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
 }
 
+// True if no restart is allowed and no node may join or leave: no other round follows the first.
+inline bool HasOneRound(const Options& options) {
+  return options.restarts.max_restarts == 0 && options.nodes == options.nodes_min;
+}
+
 }  // namespace ddprun

@@ -23,7 +23,7 @@ std::set<std::string> ContractNames() {
   WorkerEnv all;
   all.error_file = all.agent_socket = all.notify_socket = "x";
   all.round = 1;
-  all.console_is_terminal = true;
+  all.one_round = all.console_is_terminal = true;
   std::set<std::string> names;
   for (const auto& [name, value] : ToEnviron(all)) names.insert(name);
   return names;

@@ -182,6 +182,7 @@ WorkerEnv Workers::EnvironmentOf(int worker) const {
   env.notify_socket = progress_.path(worker);
   env.agent_store = config_.options.worker_store != WorkerStore::kRank0;
   env.round = ToNumber(start_.round);
+  env.one_round = HasOneRound(config_.options);
   env.console_is_terminal = console_.IsTerminal();
   return env;
 }

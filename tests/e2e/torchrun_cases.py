@@ -276,8 +276,8 @@ STATED = [
         lambda ours, theirs: str(ours).replace("python3", "python") == str(theirs),
     ),
     Stated(
-        r"environment\.DDPRUN_(AGENT_SOCKET|NOTIFY_SOCKET|ROUND)",
-        "`DDPRUN_AGENT_SOCKET` `DDPRUN_NOTIFY_SOCKET` `DDPRUN_ROUND`",
+        r"environment\.DDPRUN_(AGENT_SOCKET|NOTIFY_SOCKET|ROUND|ONE_ROUND)",
+        "`DDPRUN_AGENT_SOCKET` `DDPRUN_NOTIFY_SOCKET` `DDPRUN_ROUND` `DDPRUN_ONE_ROUND`",
         lambda ours, theirs: theirs is None,
     ),
     Stated(

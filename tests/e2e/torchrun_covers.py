@@ -81,6 +81,7 @@ SET = {
     "DDPRUN_AGENT_SOCKET": ["one worker"],
     "DDPRUN_NOTIFY_SOCKET": ["one worker"],
     "DDPRUN_ROUND": ["one worker"],
+    "DDPRUN_ONE_ROUND": ["one worker"],
 }
 
 # What launchers read. "*": all that begin so.

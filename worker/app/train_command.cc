@@ -162,6 +162,7 @@ void TrainingProcess::Listen() { member_.Listen(env_, CanBeKept(config_, env_));
 
 void TrainingProcess::TrainInRound() {
   round_.emplace(env_);
+  kept_.another_world = !env_.one_round;
   World::Options options = WorldOptions(config_);
   options.step_graphs = config_.cuda_graph;
   options.interrupt = member_.Enter(env_);

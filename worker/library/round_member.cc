@@ -22,7 +22,7 @@ WorkerEnv ParkedEnvironment() {
   WorkerEnv all;
   all.error_file = all.agent_socket = all.notify_socket = "-";
   all.round = 1;
-  all.console_is_terminal = true;
+  all.one_round = all.console_is_terminal = true;
   for (const auto& [name, value] : ToEnviron(all)) setenv(name.c_str(), "", /*overwrite=*/0);
   WorkerEnv env;
   env.notify_socket = std::getenv(kNotifySocketVariable);

@@ -26,10 +26,16 @@ std::vector<at::Tensor> StateOn(TrainingParts& parts) {
 
 }  // namespace
 
+QueuedSteps StepsAtEndOfWorld(at::Device device, int ranks, bool kept, bool another_world) {
+  if (!kept || !device.is_cuda() || ranks == 1) return QueuedSteps::kComplete;
+  return another_world ? QueuedSteps::kUndone : QueuedSteps::kLost;
+}
+
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
   const bool is_kept = membership.kept;
-  undoes_steps_ = is_kept && membership.world.device().is_cuda() && membership.world.size() > 1;
+  queued_ =
+      StepsAtEndOfWorld(membership.world.device(), membership.world.size(), is_kept, another_world);
   if (!parts) {
     parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
     if (is_kept) parts->epoch_sums.Replicate(DeviceOf(*parts));
@@ -50,7 +56,8 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   layout = parts->strategy->Layout();  // a checkpoint's, if it has begun with one
   buffers.emplace(*parts->model);
   recent.reset();
-  if (undoes_steps_) recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
+  if (queued_ == QueuedSteps::kUndone)
+    recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
 }
 
 void KeptTraining::BeginStep(const TrainingPlace& at) {
@@ -78,6 +85,7 @@ void KeptTraining::Commit() {
 void KeptTraining::Leave(const TrainingPlace& at, std::int64_t ended) {
   left = std::chrono::steady_clock::now();
   if (parts) parts->Leave();
+  if (queued_ == QueuedSteps::kLost) has_state = false;
   if (!has_state) return;
   place = at;
   buffers->Restore();

@@ -33,6 +33,14 @@ struct AgreedState {
   StepCounter::Counts counts;
 };
 
+// What becomes of steps that the host has queued on a device when their world ends.
+enum class QueuedSteps {
+  kComplete,  // none on a CPU; those of a rank alone, which wait for nobody; or the process ends
+  kUndone,    // from copies
+  kLost,      // with the state: nobody goes on from it
+};
+QueuedSteps StepsAtEndOfWorld(at::Device device, int ranks, bool kept, bool another_world);
+
 struct KeptTraining {
   // The total time of the summary counts from `program_start`.
   explicit KeptTraining(std::chrono::steady_clock::time_point program_start)
@@ -60,12 +68,15 @@ struct KeptTraining {
 
   const std::chrono::steady_clock::time_point start;
 
+  // Set before Join(). False: no other world follows, and nothing is kept for undoing steps on a
+  // GPU.
+  bool another_world = true;
   bool has_state = false;  // place and parts are those of a training that has begun
   TrainingPlace place;
   BucketLayout layout;  // of the gradients, once a step is complete, here or before a checkpoint
   std::unique_ptr<TrainingParts> parts;
   std::optional<BufferMirror> buffers;
-  std::optional<RecentStates> recent;  // of a training on a GPU
+  std::optional<RecentStates> recent;  // of a training on a GPU, where another world may follow
   SavedSoFar saved;
   AgreedState agreed;
   std::int64_t damages = 0;  // found on this rank
@@ -77,9 +88,7 @@ struct KeptTraining {
   Summary summary;
 
  private:
-  // Whether steps on the device may have to be undone when this world ends: of a rank that is
-  // alone all are complete, as they wait for nobody.
-  bool undoes_steps_ = false;
+  QueuedSteps queued_ = QueuedSteps::kComplete;
 
   void GoBackTo(std::int64_t ended);
 };

@@ -39,6 +39,13 @@ TEST_F(DdprunTest, EveryWorkerKnowsItsPlace) {
     }
   }
   EXPECT_THAT(run->out(), Not(HasSubstr("DDPRUN_CONSOLE_TERMINAL")));
+  EXPECT_THAT(run->out(), Not(HasSubstr("DDPRUN_ONE_ROUND")));
+}
+
+TEST_F(DdprunTest, WorkersKnowThatNoOtherRoundCanCome) {
+  auto fixed = Launch({"env"});
+  EXPECT_EQ(fixed->Wait(), 0);
+  EXPECT_THAT("\n" + fixed->out(), HasSubstr("\n[0] DDPRUN_ONE_ROUND=1\n"));
 }
 
 TEST_F(DdprunTest, ExitCodes) {

@@ -211,6 +211,12 @@ TEST(OptionsTest, Endpoints) {
   }
 }
 
+TEST(OptionsTest, AnotherRoundNeedsARestartOrNodesThatComeAndGo) {
+  EXPECT_TRUE(HasOneRound(Parsed("--nnodes 2 --master-addr a --node-rank 0")));
+  EXPECT_FALSE(HasOneRound(Parsed("--max-restarts 1")));
+  EXPECT_FALSE(HasOneRound(Parsed("--nnodes 1:2 --rdzv-endpoint a")));
+}
+
 TEST(OptionsTest, HelpAndVersion) {
   for (const char* flag : {"--help", "-h"}) {
     const auto parsed = Parse({flag});

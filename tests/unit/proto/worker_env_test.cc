@@ -47,6 +47,7 @@ WorkerEnv FullEnv() {
   env.error_file = "/tmp/e.json";
   env.agent_socket = "/run/s";
   env.round = 7;
+  env.one_round = true;
   env.console_is_terminal = true;
   return env;
 }
@@ -56,7 +57,7 @@ TEST(WorkerEnvTest, WhatIsWrittenIsRead) {
   const auto read = Read(written);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(Write(*read), written);
-  EXPECT_EQ(written.size(), 19u);
+  EXPECT_EQ(written.size(), 20u);
 }
 
 TEST(WorkerEnvTest, TorchrunsNamesAreThere) {
@@ -73,10 +74,10 @@ TEST(WorkerEnvTest, WhatIsAbsentIsNotWritten) {
   WorkerEnv env = FullEnv();
   env.error_file = env.agent_socket = "";
   env.round = 0;
-  env.console_is_terminal = false;
+  env.one_round = env.console_is_terminal = false;
   const Environ environ = Write(env);
   for (const char* name : {"TORCHELASTIC_ERROR_FILE", "DDPRUN_AGENT_SOCKET", "DDPRUN_ROUND",
-                           "DDPRUN_CONSOLE_TERMINAL"}) {
+                           "DDPRUN_ONE_ROUND", "DDPRUN_CONSOLE_TERMINAL"}) {
     EXPECT_FALSE(environ.contains(name)) << name;
   }
 }

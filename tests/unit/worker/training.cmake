@@ -5,6 +5,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     training_checkpoints_test.cc
     optimizer_gradient_clip_test.cc
     optimizer_by_device_test.cc
+    training_kept_test.cc
     training_plan_test.cc
     optimizer_fused_sgd_test.cc
     optimizer_muon_test.cc
