@@ -229,6 +229,49 @@ def test_a_collective_that_gloo_does_not_end_ends_with_its_round(tmp_path, proce
     assert logs(tmp_path)[0][-1][0] == 60
 
 
+COLLECTIVES = """
+import sys, faulthandler
+sys.path.insert(0, sys.argv[1])
+import torch, torch.distributed as dist
+from ddprun import gloo_group
+faulthandler.dump_traceback_later(60, exit=True)
+gloo_group.register()
+dist.init_process_group(gloo_group.BACKEND)
+rank = dist.get_rank()
+pair, one = torch.arange(2.0), torch.zeros(1)
+for _ in range(50):  # in quick succession, as Gloo's threads free what they have done
+    total = torch.ones(3)
+    dist.all_reduce(total)
+    assert total.tolist() == [2, 2, 2]
+    names = [None, None]
+    dist.all_gather_object(names, rank)
+    assert names == [0, 1]
+    both = torch.zeros(2)
+    dist.all_gather_into_tensor(both, torch.tensor([float(rank)]))
+    assert both.tolist() == [0, 1]
+    dist.reduce_scatter_tensor(one, pair.clone())
+    assert one.item() == 2 * rank
+    dist.scatter(one, [torch.ones(1), torch.zeros(1)] if rank == 0 else None)
+    assert one.item() == 1 - rank
+    dist.all_to_all_single(both, pair)
+    assert both.tolist() == [rank, rank]
+    dist.send(total, 1) if rank == 0 else dist.recv(total, 0)
+    dist.broadcast(total, 0, async_op=True).wait()
+    dist.barrier()
+subgroup = dist.new_group([0, 1])
+dist.all_reduce(total, group=subgroup)
+assert total.tolist() == [4, 4, 4]
+dist.destroy_process_group()
+"""
+
+
+def test_each_collective_passes_through(tmp_path):
+    program = tmp_path / "collectives.py"
+    program.write_text(COLLECTIVES)
+    done = run([DDPRUN, "--nproc-per-node", 2, program, PYTHON], timeout=100)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 def is_listening(port):
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0

@@ -6,7 +6,10 @@ Gloo tells a collective that a connection is gone, but not one whose message it 
 an unbound buffer): that one waits for as long as the group's timeout, and nothing wakes it. Here who waits for a collective
 waits for a future of ours instead, which can be failed."""
 
+import atexit
 import ctypes
+import functools
+import queue
 import threading
 import weakref
 
@@ -14,16 +17,20 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 
+_STOP_SECONDS = 1
 BACKEND = "ddprun_gloo"  # what torch.distributed.get_backend() says
-# Those whose work has a future. The others (reduce_scatter, send, recv) go to Gloo as ever.
+# Not what ProcessGroup itself would pass on: its trampolines hold the interpreter's lock meanwhile, and Gloo's threads need that
+# lock under one of their own. Versions of torch name them differently.
 _COLLECTIVES = (
-    "_allgather_base allgather allgather_coalesced allreduce allreduce_coalesced alltoall_base barrier broadcast gather reduce scatter"
+    "_allgather_base _reduce_scatter_base all_gather_single all_gather_single_coalesced all_to_all_single allgather"
+    " allgather_coalesced allreduce allreduce_coalesced alltoall alltoall_base barrier broadcast gather gather_into_tensor"
+    " gather_single recv recv_anysource reduce reduce_scatter reduce_scatter_single reduce_scatter_single_coalesced scatter send"
 ).split()
 
 _changed = threading.Condition()
 _groups = weakref.WeakSet()
 _under_way = {}  # the future of each collective that has not ended: its group
-_held = []  # Gloo's groups of this round: each has a reference that nobody drops at the end of the process
+_held = []  # (Gloo's group, its queue, its waiter) of this round. The first has a reference that nobody drops as the process ends.
 
 
 def register():
@@ -35,10 +42,11 @@ def register():
 def forget_groups():
     """Those of earlier rounds, whose threads have ended what they did. A group's destructor joins its threads, maybe under the
     interpreter's lock, which such a thread needs once more after a collective is told to have ended: so nobody frees one at once."""
+    _stop_waiters()
     with _changed:
         ended = _held[:]
         _held.clear()
-    for gloo in ended:
+    for gloo, _, _ in ended:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(gloo))
 
 
@@ -51,7 +59,7 @@ def end_collectives(reason, timeout):
         _changed.wait_for(lambda: not _under_way, timeout)
         left = dict(_under_way)
         never_ends = [group._gloo for group in left.values()]  # nor would its destructor
-        _held[:] = [gloo for gloo in _held if gloo not in never_ends]
+        _held[:] = [one for one in _held if one[0] not in never_ends]
     for future in left:
         _end(future, RuntimeError(reason))
 
@@ -61,13 +69,16 @@ class _Group(dist.ProcessGroup):
         super().__init__(rank, size)
         self._over = None  # why no more collective may begin
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
-        self._gloo._set_sequence_number_for_group()
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
+        # Not by callbacks: on Gloo's threads they need the interpreter, which may be ending.
+        self._begun = queue.SimpleQueue()
+        waiter = threading.Thread(target=_wait_for_each, args=(self._begun,), daemon=True)
+        waiter.start()
         with _changed:
             _groups.add(self)
-            _held.append(self._gloo)
+            _held.append((self._gloo, self._begun, waiter))
 
 
 def _collective(name):
@@ -83,21 +94,40 @@ def _collective(name):
         except BaseException:
             _end(ended, None)
             raise
-        work.get_future().add_done_callback(lambda done: _end(ended, _outcome(done)))
+        try:
+            future = work.get_future()
+        except RuntimeError:  # it has none (send, recv, reduce_scatter): it ends with the connections alone
+            _end(ended, None)
+            return work
+        group._begun.put((ended, future))
         return _create_work_from_future(result)
 
     return call
 
 
-for _name in _COLLECTIVES:
+for _name in filter(functools.partial(hasattr, dist.ProcessGroupGloo), _COLLECTIVES):
     setattr(_Group, _name, _collective(_name))
 
 
-def _outcome(done):
-    try:
-        return done.value()
-    except Exception as error:
-        return error
+def _wait_for_each(begun):
+    while (one := begun.get()) is not None:
+        ended, future = one
+        try:
+            outcome = future.wait()
+        except Exception as error:
+            outcome = error
+        _end(ended, outcome)
+        del one, ended, future, outcome
+
+
+@atexit.register
+def _stop_waiters():
+    """A thread that is within torch when the interpreter ends would abort the process."""
+    with _changed:
+        waiters = _held[:]
+    for _, begun, waiter in waiters:
+        begun.put(None)
+        waiter.join(_STOP_SECONDS)
 
 
 def _end(ended, outcome):
