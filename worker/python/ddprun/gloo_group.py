@@ -11,7 +11,6 @@ import ctypes
 import functools
 import queue
 import threading
-import weakref
 
 import torch
 import torch.distributed as dist
@@ -28,9 +27,8 @@ _COLLECTIVES = (
 ).split()
 
 _changed = threading.Condition()
-_groups = weakref.WeakSet()
+_groups = []  # of this round, but those with a collective that never ends
 _under_way = {}  # the future of each collective that has not ended: its group
-_held = []  # (Gloo's group, its queue, its waiter) of this round. The first has a reference that nobody drops as the process ends.
 
 
 def register():
@@ -44,10 +42,10 @@ def forget_groups():
     interpreter's lock, which such a thread needs once more after a collective is told to have ended: so nobody frees one at once."""
     _stop_waiters()
     with _changed:
-        ended = _held[:]
-        _held.clear()
-    for gloo, _, _ in ended:
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(gloo))
+        ended = _groups[:]
+        _groups.clear()
+    for group in ended:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(group._gloo))
 
 
 def end_collectives(reason, timeout):
@@ -58,8 +56,8 @@ def end_collectives(reason, timeout):
             group._over = reason
         _changed.wait_for(lambda: not _under_way, timeout)
         left = dict(_under_way)
-        never_ends = [group._gloo for group in left.values()]  # nor would its destructor
-        _held[:] = [one for one in _held if one[0] not in never_ends]
+        never_end = list(left.values())  # nor would their destructors
+        _groups[:] = [group for group in _groups if group not in never_end]
     for future in left:
         _end(future, RuntimeError(reason))
 
@@ -71,14 +69,13 @@ class _Group(dist.ProcessGroup):
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))  # which nobody drops as the process ends
         # Not by callbacks: on Gloo's threads they need the interpreter, which may be ending.
         self._begun = queue.SimpleQueue()
-        waiter = threading.Thread(target=_wait_for_each, args=(self._begun,), daemon=True)
-        waiter.start()
+        self._waiter = threading.Thread(target=_wait_for_each, args=(self._begun,), daemon=True)
+        self._waiter.start()
         with _changed:
-            _groups.add(self)
-            _held.append((self._gloo, self._begun, waiter))
+            _groups.append(self)
 
 
 def _collective(name):
@@ -124,10 +121,10 @@ def _wait_for_each(begun):
 def _stop_waiters():
     """A thread that is within torch when the interpreter ends would abort the process."""
     with _changed:
-        waiters = _held[:]
-    for _, begun, waiter in waiters:
-        begun.put(None)
-        waiter.join(_STOP_SECONDS)
+        groups = _groups[:]
+    for group in groups:
+        group._begun.put(None)
+        group._waiter.join(_STOP_SECONDS)
 
 
 def _end(ended, outcome):

@@ -48,8 +48,7 @@ def rounds(*state, step=0, backend=None, **arguments):
     current = Round(client, _Connections(), state, step, can_stay)
     is_parked = os.environ.pop("DDPRUN_PARKED", "") == "1"
     if can_stay or is_parked:
-        client.keep()
-        if client.kept and can_stay:
+        if client.keep() and can_stay:
             backend = current._failing_gloo(backend)
     elif client.has_agent and os.environ.get("RANK") == "0":
         print("ddprun.rounds: with NCCL the death of a rank ends all ranks, and --max-restarts starts them again", file=sys.stderr)
