@@ -12,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_facts.h"

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "launcher/base/command.h"
 #include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/overloaded.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/hosts/hosts_total.h"

@@ -43,11 +43,9 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app(
       "Makes steps of a training with these settings on this machine, alone, with batches of 8, "
-      "16, "
-      "32 ... images until one does not fit into the memory, then in the other memory format and "
-      "with "
-      "other numbers of loader threads. Prints each one's speed, the largest batch that fits, and "
-      "the command with the smallest batch that is as fast as any (within 5 %).",
+      "16, 32 ... images until one does not fit into the memory, then in the other memory format "
+      "and with other numbers of loader threads. Prints each one's speed, the largest batch that "
+      "fits, and the command with the smallest batch that is as fast as any (within 5 %).",
       "train tune");
   app.add_option("--time-limit", options.limit, "seconds for all trials; batches get half of them")
       ->type_name("NUMBER [50]")

@@ -2,7 +2,6 @@
 // However a run ends, nothing of it is left.
 #include <optional>
 
-#include "launcher/base/command.h"
 #include "proto/text.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 #include "tests/testing/paths.h"

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "launcher/base/command.h"
 #include "proto/text.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 

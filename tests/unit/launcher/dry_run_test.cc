@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "launcher/base/command.h"
 #include "proto/text.h"
 #include "tests/unit/launcher/options_fixture.h"
 

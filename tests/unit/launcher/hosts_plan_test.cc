@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/base/command.h"
 #include "proto/text.h"
 
 namespace ddprun {
