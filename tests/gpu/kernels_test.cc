@@ -18,6 +18,7 @@
 #include "worker/kernels/kernels.h"
 #include "worker/layers/batch_norm.h"
 #include "worker/loader/gpu_images.h"
+#include "worker/replicas/tensor_sums.h"
 
 namespace ddprun {
 namespace {
@@ -204,6 +205,20 @@ TEST_P(GpuKernels, Speed) {
                 static_cast<long long>(channels), static_cast<long long>(side),
                 static_cast<long long>(side), by_kernels, by_operations);
   }
+}
+
+TEST(GpuKernelSums, AreTheSameEachTimeAndChangeWithABit) {
+  DDPRUN_NEEDS_GPUS(1);
+  KernelLauncher* const kernels = KernelsFor(kGpu);
+  ASSERT_NE(kernels, nullptr) << "this GPU is older than compute capability 8.0";
+  torch::manual_seed(3);
+  std::vector<at::Tensor> tensors;
+  for (std::int64_t i = 0; i < 130; ++i)
+    tensors.push_back(torch::randn({1 + 997 * i}, at::TensorOptions(kGpu)));
+  const auto sum = SumByKernel(*kernels, tensors).item<std::int64_t>();
+  EXPECT_EQ(SumOf(tensors, kGpu).item<std::int64_t>(), sum);
+  tensors[129].view(at::kInt)[128'000].bitwise_xor_(1 << 30);
+  EXPECT_NE(SumByKernel(*kernels, tensors).item<std::int64_t>(), sum);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuKernels, testing::Values(at::kFloat, at::kBFloat16, at::kHalf),

@@ -9,6 +9,7 @@
 #include "worker/kernels/max_pool.cu"
 #include "worker/kernels/muon.cu"
 #include "worker/kernels/sgd.cu"
+#include "worker/kernels/word_sums.cu"
 
 namespace ddprun {
 
@@ -36,6 +37,7 @@ std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors) {
   DDPRUN_ADD_TYPES(pool_moments);
   DDPRUN_ADD_TYPES(pool_input_gradient);
   DDPRUN_ADD_TYPES(sgd_step);
+  DDPRUN_ADD(sum_words);
   DDPRUN_ADD_TYPES(muon_directions);
   DDPRUN_ADD_TYPES(muon_update);
   return all;

@@ -5,8 +5,11 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "worker/kernels/kernels.h"
+#include "worker/kernels/summed_memory.cuh"
 #include "worker/replicas/word_sum.h"
 
 namespace ddprun {
@@ -43,13 +46,23 @@ std::uint64_t SumInMemory(const at::Tensor& tensor) {
   return WordSum(values.const_data_ptr(), values.nbytes());
 }
 
-// Of those that are there.
 std::uint64_t SumInMemory(const std::vector<at::Tensor>& tensors) {
   std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) sum += FactorOf(i) * SumInMemory(tensors[i]);
+  return sum;
+}
+
+at::Tensor SumEach(const std::vector<at::Tensor>& tensors, at::Device device) {
+  at::Tensor sum = at::zeros({}, at::TensorOptions(device).dtype(at::kLong));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].is_cpu()) sum += FactorOf(i) * SumInMemory(tensors[i]);
+    sum.add_(SumByOperations(tensors[i]).mul_(static_cast<std::int64_t>(FactorOf(i))).to(device));
   }
   return sum;
+}
+
+template <typename T>
+KernelArgument Argument(const T& value) {
+  return {.value = &value, .size = sizeof(value)};
 }
 
 }  // namespace
@@ -59,18 +72,58 @@ at::Tensor SumByOperations(const at::Tensor& tensor) {
   return values.view(IntegerOf(values.element_size())).sum(at::kLong);
 }
 
+at::Tensor SumByKernel(KernelLauncher& kernels, const std::vector<at::Tensor>& tensors) {
+  const auto blocks_of = [](const at::Tensor& tensor) {
+    return (static_cast<std::int64_t>(tensor.nbytes()) + device::kSummedChunk - 1) /
+           device::kSummedChunk;
+  };
+  std::vector<at::Tensor> dense;  // until the kernels are queued
+  std::int64_t blocks = 0;
+  for (const at::Tensor& tensor : tensors) {
+    dense.push_back(Flat(tensor));
+    blocks += blocks_of(tensor);
+  }
+  const at::Tensor sums = at::empty({blocks}, tensors.at(0).options().dtype(at::kLong));
+  auto* to = reinterpret_cast<unsigned long long*>(sums.mutable_data_ptr<std::int64_t>());
+  for (std::size_t begin = 0; begin < dense.size(); begin += device::kSummedMax) {
+    const std::size_t end =
+        std::min(dense.size(), begin + static_cast<std::size_t>(device::kSummedMax));
+    device::SummedMemories memories{};
+    int launched = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      launched += static_cast<int>(blocks_of(dense[i]));
+      memories.part[i - begin] = {
+          .memory = static_cast<const unsigned char*>(dense[i].const_data_ptr()),
+          .bytes = static_cast<long long>(dense[i].nbytes()),
+          .factor = FactorOf(i)};
+      memories.block_end[i - begin] = launched;
+    }
+    const std::array arguments{Argument(memories), Argument(to)};
+    if (launched == 0) continue;
+    kernels.Launch("sum_words",
+                   {.blocks = static_cast<unsigned>(launched), .threads = device::kSummedThreads},
+                   arguments);
+    to += launched;
+  }
+  return sums.sum();
+}
+
 at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device) {
   const torch::NoGradGuard no_grad;
-  at::Tensor sum;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].is_cpu() || tensors[i].numel() == 0) continue;
-    const at::Tensor one =
-        SumByOperations(tensors[i]).mul_(static_cast<std::int64_t>(FactorOf(i))).to(device);
-    sum = sum.defined() ? sum.add_(one) : one;
+  std::vector<at::Tensor> in_memory;
+  std::vector<at::Tensor> others;
+  bool all_there = true;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() == 0) continue;
+    (tensor.is_cpu() ? in_memory : others).push_back(tensor);
+    all_there &= tensor.is_cpu() || tensor.device() == device;
   }
-  const auto rest = static_cast<std::int64_t>(SumInMemory(tensors));
-  if (sum.defined()) return sum.add_(rest);
-  return at::full({}, rest, at::TensorOptions(device).dtype(at::kLong));
+  const auto rest = static_cast<std::int64_t>(SumInMemory(in_memory));
+  if (others.empty()) return at::full({}, rest, at::TensorOptions(device).dtype(at::kLong));
+  KernelLauncher* const kernels = all_there ? KernelsFor(device) : nullptr;
+  const at::Tensor sum =
+      kernels != nullptr ? SumByKernel(*kernels, others) : SumEach(others, device);
+  return sum.add_(rest);
 }
 
 StepSums::StepSums(std::vector<at::Tensor> tensors, at::Device device, std::int64_t steps)

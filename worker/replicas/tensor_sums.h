@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/accelerator/kernel_launcher.h"
+
 namespace ddprun {
 
 // A number of the values of all tensors, in the order of their memory, as an int64 scalar on
@@ -15,7 +17,9 @@ namespace ddprun {
 // values get the same number where their devices are of one kind.
 at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device);
 
-// Of one tensor, as SumOf() takes it on a GPU: by operations that wait for nothing.
+// Of tensors on a GPU, as SumOf() takes it with its kernels: one launch for each 64 tensors and one
+// to add up. By LibTorch's operations of one tensor, which are as many for each.
+at::Tensor SumByKernel(KernelLauncher& kernels, const std::vector<at::Tensor>& tensors);
 at::Tensor SumByOperations(const at::Tensor& tensor);
 
 // The sum before each step's update, on the device: adding one waits for nothing, and may be part

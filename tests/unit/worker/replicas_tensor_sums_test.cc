@@ -8,8 +8,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "tests/testing/emulated_kernels.h"
 #include "worker/replicas/tensor_copy.h"
 #include "worker/replicas/word_sum.h"
 
@@ -77,6 +81,44 @@ TEST(TensorSums, ByOperationsOfADeviceChangeWithEachBit) {
     }
     EXPECT_EQ(sum_of(tensor), sum);
   }
+}
+
+TEST(TensorSums, ByKernelChangeWithEachBit) {
+  const auto kernels = EmulatedKernels(4);
+  std::vector<at::Tensor> tensors = Various();
+  // Begins at no multiple of 16 bytes, and ends within a word.
+  tensors.push_back(torch::randn({12}, torch::kBFloat16).narrow(0, 1, 5));
+  const auto sum_of = [&] { return SumByKernel(*kernels, tensors).item<std::int64_t>(); };
+  const std::int64_t sum = sum_of();
+  for (const at::Tensor& tensor : tensors) {
+    for (std::size_t bit = 0; bit < 8 * tensor.nbytes(); ++bit) {
+      Flip(tensor, bit);
+      EXPECT_NE(sum_of(), sum);
+      Flip(tensor, bit);
+    }
+  }
+  EXPECT_EQ(sum_of(), sum);
+}
+
+// More than one launch takes, some longer than a block's share.
+TEST(TensorSums, ByKernelAreThoseOfTheSameBytesElsewhere) {
+  const auto kernels = EmulatedKernels(4);
+  torch::manual_seed(2);
+  std::vector<at::Tensor> tensors;
+  std::vector<at::Tensor> shifted;
+  for (std::int64_t i = 0; i < 70; ++i) {
+    tensors.push_back(torch::randn({i == 66 ? 9001 : 1 + 3 * i}));
+    shifted.push_back(
+        torch::cat({torch::zeros({1}), tensors.back()}).narrow(0, 1, tensors.back().numel()));
+  }
+  const auto sum = SumByKernel(*kernels, tensors).item<std::int64_t>();
+  EXPECT_EQ(kernels->TakeLaunches(), (std::map<std::string, int>{{"sum_words", 2}}));
+  EXPECT_EQ(SumByKernel(*kernels, shifted).item<std::int64_t>(), sum);
+  std::swap(tensors[3], tensors[68]);
+  EXPECT_NE(SumByKernel(*kernels, tensors).item<std::int64_t>(), sum);
+  std::swap(tensors[3], tensors[68]);
+  Flip(tensors[66], 8 * 20'000);  // in the second block's share
+  EXPECT_NE(SumByKernel(*kernels, tensors).item<std::int64_t>(), sum);
 }
 
 TEST(TensorSums, ChangeWhereTensorsAreExchanged) {
