@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/command.h"
@@ -55,8 +57,16 @@ absl::Status CheckServer(const std::string& path) {
                                                   " or root; ask as that user, or check the path"));
 }
 
-// With an operator's certificate for the run, or for all runs if none is named. A socket needs
-// none: the kernel identifies its peer.
+// The end of the service concerns all its runs.
+bool ConcernsAllRuns(const CtlOptions& options) {
+  if (options.run_id.empty()) return true;
+  const std::vector<FaultKind>& kinds = options.chaos.kinds;
+  return options.command == CtlOptions::Command::kChaos &&
+         std::find(kinds.begin(), kinds.end(), FaultKind::kService) != kinds.end();
+}
+
+// With an operator's certificate for the run, or for all runs. A socket needs none: the kernel
+// identifies its peer.
 absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const CtlOptions& options,
                                                                    const Security& security) {
   const ServiceAddress& service = options.service;
@@ -66,7 +76,7 @@ absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const CtlOpti
   }
   const char* role = options.command == CtlOptions::Command::kStatus ? "status" : "ctl";
   auto credentials =
-      security.ForOperator(options.run_id.empty() ? std::nullopt : std::optional(options.run_id),
+      security.ForOperator(ConcernsAllRuns(options) ? std::nullopt : std::optional(options.run_id),
                            absl::StrCat(role, "-", HostName(), "-", getpid()));
   if (!credentials.ok()) return credentials.status();
   return MakeServiceChannel(TargetOf(service), *std::move(credentials), service.endpoint.host);

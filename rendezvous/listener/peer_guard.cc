@@ -98,6 +98,23 @@ absl::StatusOr<std::string> PeerGuard::RunToAskAbout(const grpc::ServerContextBa
                    run_id.empty() ? "all runs" : absl::StrCat("run '", Printable(run_id), "'")));
 }
 
+absl::Status PeerGuard::CheckOperator(const grpc::ServerContextBase& context,
+                                      bool of_all_runs) const {
+  if (node_ids_ == NodeIds::kNotProven) return absl::OkStatus();
+  bool is_node = false;
+  for (const absl::string_view uri : Uris(context)) {
+    const auto scope = ScopeOfUri(uri);
+    if (!scope) continue;
+    if (!scope->is_node && (!of_all_runs || !scope->run_id)) return absl::OkStatus();
+    is_node |= scope->is_node;
+  }
+  return absl::PermissionDeniedError(
+      is_node ? "the certificate of the caller is a node's, and only an operator may inject "
+                "faults; use ddpctl with the run's secret"
+              : "the certificate of the caller is for one run alone, and the end of the service "
+                "concerns all runs; use ddpctl with the secret of the service");
+}
+
 std::string PeerGuard::OriginOf(const grpc::ServerContextBase& context) const {
   const char* const property = node_ids_ == NodeIds::kInCertificate
                                    ? GRPC_PEER_URI_PROPERTY_NAME

@@ -47,6 +47,10 @@ class PeerGuard {
   absl::StatusOr<std::string> RunToAskAbout(const grpc::ServerContextBase& context,
                                             const std::string& run_id) const;
 
+  // PERMISSION_DENIED: the peer is a node, or an operator of one run where `of_all_runs` is asked
+  // for. A user's own certificates tell nobody apart.
+  absl::Status CheckOperator(const grpc::ServerContextBase& context, bool of_all_runs) const;
+
   // The key under which a peer's runs are counted: its certificate, or its address.
   std::string OriginOf(const grpc::ServerContextBase& context) const;
 

@@ -228,7 +228,7 @@ std::optional<CertificateScope> ScopeOfUri(absl::string_view uri) {
   if (end == uri.npos) return std::nullopt;
   std::optional<std::string> run_id = Unescaped(uri.substr(0, end));
   if (!run_id) return std::nullopt;
-  return CertificateScope{std::move(run_id)};
+  return CertificateScope{std::move(run_id), absl::StartsWith(uri.substr(end), "/node/")};
 }
 
 absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,

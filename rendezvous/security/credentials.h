@@ -50,6 +50,7 @@ std::string OperatorUri(const std::optional<std::string>& run_id, absl::string_v
 // What the holder of such a certificate may query.
 struct CertificateScope {
   std::optional<std::string> run_id;  // absent: all runs
+  bool is_node = false;               // and no operator
   bool operator==(const CertificateScope&) const = default;
 };
 // Absent: not a name of ddprun's.

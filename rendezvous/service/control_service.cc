@@ -118,13 +118,17 @@ grpc::ServerUnaryReactor* ControlService::InjectFault(grpc::CallbackServerContex
         "socket"));
     return call.get();
   }
-  const auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
+  FaultRequest fault = FromProto(*request);
+  auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
+  if (absl::Status status = guard_.CheckOperator(*context, fault.kind == FaultKind::kService);
+      run_id.ok() && !status.ok()) {
+    run_id = std::move(status);
+  }
   const auto run = run_id.ok() ? registry_.FindForOperator(*run_id) : run_id.status();
   if (!run.ok()) {
     call->Answer(run.status());
     return call.get();
   }
-  FaultRequest fault = FromProto(*request);
   fault.by = absl::StrCat("ddpctl from ", Asker(request->by(), *context));
   fault.node = Name(request->node());
   if (fault.kind != FaultKind::kService) {

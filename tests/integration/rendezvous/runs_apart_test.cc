@@ -140,6 +140,26 @@ TEST_F(RunsApartTest, AMemberOfOneRunStopsNoOther) {
   EXPECT_TRUE(Join("ours", "ours", "b")->Next<Start>()) << "the run is as it was";
 }
 
+// The service has no journal, which is the last thing that is asked for.
+TEST_F(RunsApartTest, OnlyAnOperatorInjectsFaultsAndOnlyOneOfAllRunsKillsTheService) {
+  auto ours = Join("ours", "ours", "a");
+  ASSERT_TRUE(ours->Next<Waiting>());
+  const auto message = [](const std::shared_ptr<ServiceChannel>& channel, FaultKind kind) {
+    const auto report = InjectFault(channel, "ours", {.by = "desk", .kind = kind, .node = "nobody"},
+                                    kEventDeadline);
+    return std::string(report.status().message());
+  };
+  const auto node = Channel(NodeOf("ours", "a"));
+  for (const FaultKind kind : {FaultKind::kKill, FaultKind::kAgent, FaultKind::kService})
+    EXPECT_THAT(message(node, kind), HasSubstr("only an operator may inject faults"));
+  EXPECT_THAT(message(Operator("ours"), FaultKind::kService),
+              HasSubstr("is for one run alone, and the end of the service concerns all runs"));
+  EXPECT_THAT(message(Operator("theirs"), FaultKind::kService),
+              HasSubstr("for run 'theirs' alone"));
+  EXPECT_THAT(message(Operator(std::nullopt), FaultKind::kService), HasSubstr("has no journal"));
+  EXPECT_THAT(message(Operator("ours"), FaultKind::kAgent), Not(HasSubstr("certificate")));
+}
+
 TEST_F(RunsApartTest, WhoStoppedARunIsSaidWithTheAddress) {
   auto ours = Join("ours", "ours", "a");
   ASSERT_TRUE(ours->Next<Waiting>());

@@ -126,9 +126,9 @@ TEST(CredentialsTest, TheNodesIdIsInItsCertificate) {
 
 TEST(CredentialsTest, WhatACertificateIsFor) {
   const std::string odd = "a/node/b %41";  // as if it were more than a run's name
-  EXPECT_EQ(ScopeOfUri(NodeUri("job", "n")), CertificateScope{"job"});
-  EXPECT_EQ(ScopeOfUri(NodeUri(odd, odd)), CertificateScope{odd});
-  EXPECT_EQ(ScopeOfUri(NodeUri("", "n")), CertificateScope{""});
+  EXPECT_EQ(ScopeOfUri(NodeUri("job", "n")), (CertificateScope{"job", true}));
+  EXPECT_EQ(ScopeOfUri(NodeUri(odd, odd)), (CertificateScope{odd, true}));
+  EXPECT_EQ(ScopeOfUri(NodeUri("", "n")), (CertificateScope{"", true}));
   EXPECT_EQ(ScopeOfUri(OperatorUri("job", "ctl")), CertificateScope{"job"});
   EXPECT_EQ(ScopeOfUri(OperatorUri(std::nullopt, "ctl")), CertificateScope{});
   for (const char* const other : {"", "ddprun://node/a", "ddprun://run/job", "spiffe://x/run/job",
