@@ -98,6 +98,7 @@ void Agent::Close() {
   workers_.logs().FinishFiles(impatience.get());
   console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
+  RemoveTempDir(config_.shared_dir);
 }
 
 }  // namespace ddprun

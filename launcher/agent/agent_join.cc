@@ -225,6 +225,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
 absl::Status Agent::ServeStores(Start& start) {
   absl::Status status = CheckStart(start, config_.options, config_.programs.size());
   if (status.ok()) status = RestoreTempDir(config_.temp_dir);
+  if (status.ok() && !config_.shared_dir.empty()) status = RestoreTempDir(config_.shared_dir);
   for (std::size_t store = 0; status.ok() && store < stores_.size(); ++store)
     status = ServeStore(start, store);
   if (!EachAgentServes()) return status;

@@ -152,7 +152,7 @@ std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
       WorkerEnviron(dry_run.inherited, EnvOf(dry_run, local_rank),
                     dry_run.places[static_cast<std::size_t>(local_rank)], network);
   if (dry_run.options.hangs.flight_recorder)
-    AddFlightRecorder(kUnknownPath, "", local_rank, environment);
+    AddFlightRecorder({kUnknownPath, kUnknownPath}, "", local_rank, environment);
   return environment;
 }
 

@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
-#include "launcher/collectives/flight_recorder.h"
 #include "launcher/processes/orphans.h"
 #include "launcher/processes/process_stat.h"
 #include "rendezvous/base/errno_text.h"
@@ -139,8 +138,7 @@ void EndAllBelow(const Warden& warden, std::optional<int> child) {
     if (!named)
       std::fprintf(stderr, "ddprun: %s\n", ToText(LookAtStuckProcess(pid), timeout).c_str());
   }
-  RemoveFlightPipes(warden.temp_dir);
-  RemoveTempDir(warden.temp_dir);
+  for (const std::string& folder : warden.folders) RemoveTempDir(folder);
   if (warden.cgroup != nullptr) warden.cgroup->Remove();
 }
 
@@ -158,7 +156,7 @@ int AnswerFor(const char* name, pid_t pid, int status, const Warden& warden) {
 int FailToFork(const char* name, const Warden& warden) {
   std::fprintf(stderr, "ddprun: cannot start the %s: %s; see `ulimit -u`\n", name,
                std::strerror(errno));
-  RemoveTempDir(warden.temp_dir);
+  for (const std::string& folder : warden.folders) RemoveTempDir(folder);
   return 1;
 }
 

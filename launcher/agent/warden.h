@@ -15,9 +15,9 @@
 namespace ddprun {
 
 struct Warden {
-  sigset_t passed_signals;  // forwarded to the agent
-  int control_pipe = -1;    // the agent must end when it reaches end of file; -1: none
-  std::string temp_dir;     // removed at the end, empty or not
+  sigset_t passed_signals;           // forwarded to the agent
+  int control_pipe = -1;             // the agent must end when it reaches end of file; -1: none
+  std::vector<std::string> folders;  // removed at the end, empty or not
   // The memory of argv. The keeper overwrites it, so that `pkill -9 ddprun` (or -f) does not kill
   // all three at once.
   absl::Span<char> command_line;

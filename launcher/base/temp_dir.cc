@@ -50,6 +50,11 @@ absl::StatusOr<std::string> MakeTempDir() {
                     "sockets", "set TMPDIR to a folder that can be written");
 }
 
+std::string MakeSharedDir() {
+  std::string path = "/dev/shm/ddprun-XXXXXX";
+  return mkdtemp(path.data()) != nullptr ? path : "";
+}
+
 absl::StatusOr<std::string> MakeLogDir() {
   return MakeFolder({ReadVariable("TMPDIR").value_or(""), "/tmp", "/var/tmp"}, "ddprun-logs-XXXXXX",
                     PATH_MAX, "logs", "name one with --log-dir");

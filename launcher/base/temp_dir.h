@@ -12,6 +12,10 @@ namespace ddprun {
 // unix socket in it. UNAVAILABLE: one sentence.
 absl::StatusOr<std::string> MakeTempDir();
 
+// A new folder of mode 0700 in /dev/shm, which each program that uses NCCL has, also in a container
+// with another /tmp; empty: it cannot be made.
+std::string MakeSharedDir();
+
 // A new folder of mode 0700 in $TMPDIR, /tmp or /var/tmp for logs that are wanted and have no
 // folder; it stays. UNAVAILABLE: one sentence.
 absl::StatusOr<std::string> MakeLogDir();

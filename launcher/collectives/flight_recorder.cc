@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -29,7 +27,6 @@
 namespace ddprun {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // The first is the name of newer versions, which read both; older ones know the second.
@@ -38,20 +35,11 @@ constexpr absl::string_view kDumpPrefixBefore = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE
 constexpr absl::string_view kPipePrefix = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=";
 constexpr absl::string_view kDumpOnTimeout = "TORCH_NCCL_DUMP_ON_TIMEOUT=";
 
-// PyTorch ends the process if it cannot make the FIFO, and a program may run in a container that
-// has another /tmp and /run. This folder is in each that NCCL runs in.
-constexpr char kPipeFolder[] = "/dev/shm";
-
 std::optional<std::string> Value(absl::string_view name, const std::vector<std::string>& entries) {
   for (const std::string& entry : entries) {
     if (absl::StartsWith(entry, name)) return entry.substr(name.size());
   }
   return std::nullopt;
-}
-
-// Of all its workers' FIFOs.
-std::string PipeNames(const std::string& folder) {
-  return absl::StrCat(folder.substr(folder.rfind('/') + 1), "_");
 }
 
 // Another one: the file was written meanwhile.
@@ -133,22 +121,22 @@ bool Look(Awaited& awaited, bool is_over, Dumps& dumps) {
 
 }  // namespace
 
-FlightFiles AddFlightRecorder(const std::string& folder, const std::string& name, int rank,
+FlightFiles AddFlightRecorder(const FlightFolders& folders, const std::string& name, int rank,
                               std::vector<std::string>& environment) {
   FlightFiles files;
   std::optional<std::string> dump = Value(kDumpPrefix, environment);
   if (!dump.has_value()) dump = Value(kDumpPrefixBefore, environment);
   files.own_dump = !dump.has_value();
   if (files.own_dump) {
-    dump = absl::StrCat(folder, "/", name, "_");
+    dump = absl::StrCat(folders.dumps, "/", name, "_");
     environment.push_back(absl::StrCat(kDumpPrefix, *dump));
     environment.push_back(absl::StrCat(kDumpPrefixBefore, *dump));
   }
   files.dump = absl::StrCat(*dump, rank);
   std::optional<std::string> pipe = Value(kPipePrefix, environment);
-  files.own_pipe = !pipe.has_value() && access(kPipeFolder, W_OK | X_OK) == 0;
+  files.own_pipe = !pipe.has_value() && !folders.pipes.empty();
   if (files.own_pipe) {
-    pipe = absl::StrCat(kPipeFolder, "/", PipeNames(folder), name, "_");
+    pipe = absl::StrCat(folders.pipes, "/", name, "_");
     environment.push_back(absl::StrCat(kPipePrefix, *pipe));
   }
   if (pipe.has_value() && !pipe->empty()) files.pipe = absl::StrCat(*pipe, rank, ".pipe");
@@ -160,16 +148,6 @@ FlightFiles AddFlightRecorder(const std::string& folder, const std::string& name
 void RemoveFlightFiles(const FlightFiles& files) {
   if (files.own_dump) unlink(files.dump.c_str());
   if (files.own_pipe) unlink(files.pipe.c_str());
-}
-
-void RemoveFlightPipes(const std::string& folder) {
-  const std::string names = PipeNames(folder);
-  std::error_code error;
-  for (fs::directory_iterator it(kPipeFolder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (absl::StartsWith(name, names) && absl::EndsWith(name, ".pipe")) unlink(it->path().c_str());
-  }
 }
 
 DumpedPlaces ReadDumps(const std::vector<DumpQuestion>& questions, std::chrono::milliseconds limit,

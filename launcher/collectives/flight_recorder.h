@@ -22,16 +22,20 @@ struct FlightFiles {
   bool own_pipe = false;
 };
 
+// Where the files of an agent's workers lie. Other users can neither name them first nor read what
+// is written to them.
+struct FlightFolders {
+  std::string dumps;
+  std::string pipes;  // MakeSharedDir(); empty: there are none
+};
+
 // Adds to a worker's variables what makes PyTorch dump, unless they are set. `rank` is the worker's
-// in the world, `name` is used for no other worker of this machine.
-FlightFiles AddFlightRecorder(const std::string& folder, const std::string& name, int rank,
+// in the world, `name` is used for no other worker of the agent.
+FlightFiles AddFlightRecorder(const FlightFolders& folders, const std::string& name, int rank,
                               std::vector<std::string>& environment);
 
 // Removes those of ddprun's own.
 void RemoveFlightFiles(const FlightFiles& files);
-
-// Removes the FIFOs that workers of an agent with this folder have left, after its death.
-void RemoveFlightPipes(const std::string& folder);
 
 struct DumpQuestion {
   int local_rank = 0;

@@ -212,12 +212,13 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
   const absl::StatusOr<std::string> temp_dir = MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
+  if (config.options.hangs.flight_recorder) config.shared_dir = MakeSharedDir();
   const RunCgroup cgroup = RunCgroup::Make(OwnCgroup(), config.node_id.value);
   config.cgroup = &cgroup;
   config.warden = getpid();
   const Warden warden{.passed_signals = signals,
                       .control_pipe = head.has_value() ? head->control_pipe.fd() : -1,
-                      .temp_dir = config.temp_dir,
+                      .folders = {config.temp_dir, config.shared_dir},
                       .command_line = command_line,
                       .cgroup = &cgroup,
                       .forget = [&config] { config.security.Forget(); },

@@ -289,8 +289,8 @@ void Workers::StartProcesses(TimePoint now) {
     if (watched_ && config_.program_of(i).is_python)
       AddCollectiveWatch(CollectiveWatchFolder(), environment);
     if (config_.options.hangs.flight_recorder) {
-      worker.flight =
-          AddFlightRecorder(config_.temp_dir, absl::StrCat("flight_", name), env.rank, environment);
+      worker.flight = AddFlightRecorder({.dumps = config_.temp_dir, .pipes = config_.shared_dir},
+                                        absl::StrCat("flight_", name), env.rank, environment);
     }
     requests.push_back(
         RequestFor(i, place, std::move(environment), write_ends_[index], spawn_cgroup_.get()));

@@ -41,7 +41,8 @@ struct NodeConfig {
   std::vector<Place> places;      // of the workers, by local rank
   std::string host;               // this node's name
   std::string temp_dir;
-  sigset_t worker_signal_mask;        // the workers start with it
+  std::string shared_dir;       // MakeSharedDir(); empty: none is needed, or it cannot be made
+  sigset_t worker_signal_mask;  // the workers start with it
   const RunCgroup* cgroup = nullptr;  // outlives the node; the rounds' own are made in it
   int worker_stdin = -1;              // of the rank of --stdin; -1: ddprun's own
 

@@ -96,9 +96,10 @@ def asked(folder):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    before = set(glob.glob("/dev/shm/ddprun-*"))
+    """Beside this file no test makes FIFOs, but any run beside it has a folder."""
+    before = set(glob.glob("/dev/shm/ddprun-*/*.pipe"))
     yield
-    assert set(glob.glob("/dev/shm/ddprun-*")) <= before
+    assert set(glob.glob("/dev/shm/ddprun-*/*.pipe")) <= before
 
 
 def test_a_hang_names_the_rank_that_is_missing(tmp_path):
@@ -185,9 +186,13 @@ def test_an_old_dump_of_a_persons_own_is_not_taken(tmp_path):
 def test_an_agent_that_is_killed_leaves_no_pipe(tmp_path):
     process = launch(tmp_path, "hang", "--standalone", "--nproc-per-node", WORLD)
     wait_for("every rank", lambda: len(list(tmp_path.glob("ready*"))) == WORLD)
-    assert len(glob.glob("/dev/shm/ddprun-*_flight_*.pipe")) >= WORLD
+    pipes = glob.glob("/dev/shm/ddprun-*/flight_*.pipe")
+    assert len(pipes) >= WORLD
+    # Whoever else is on the machine cannot eat the byte that asks for a dump.
+    assert all(os.stat(os.path.dirname(pipe)).st_mode & 0o777 == 0o700 for pipe in pipes)
     os.kill(agent_of(process.pid), signal.SIGKILL)
     finish_all([process], DEADLINE_S)
+    assert not any(os.path.exists(os.path.dirname(pipe)) for pipe in pipes)
 
 
 def test_off_means_none_of_it(tmp_path):

@@ -27,8 +27,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -71,9 +73,10 @@ class FlightRecorderTest : public ::testing::Test {
 
 TEST_F(FlightRecorderTest, TheWorkerIsToldWhereToDump) {
   std::vector<std::string> environment = {"A=1"};
-  const FlightFiles files = AddFlightRecorder(folder_, "flight_3_1", 7, environment);
+  const FlightFiles files =
+      AddFlightRecorder({folder_, "/dev/shm/own"}, "flight_3_1", 7, environment);
   const std::string prefix = folder_ + "/flight_3_1_";
-  const std::string pipes = "/dev/shm/" + fs::path(folder_).filename().string() + "_flight_3_1_";
+  const std::string pipes = "/dev/shm/own/flight_3_1_";
   EXPECT_THAT(environment, ElementsAre("A=1", "TORCH_FR_DUMP_TEMP_FILE=" + prefix,
                                        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=" + prefix,
                                        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + pipes,
@@ -88,15 +91,15 @@ TEST_F(FlightRecorderTest, WhatAUserHasSaidStays) {
                                         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/home/me/pipe_",
                                         "TORCH_NCCL_DUMP_ON_TIMEOUT=0"};
   std::vector<std::string> environment = own;
-  const FlightFiles files = AddFlightRecorder(folder_, "x", 7, environment);
+  const FlightFiles files = AddFlightRecorder({folder_, folder_}, "x", 7, environment);
   EXPECT_EQ(environment, own);
   EXPECT_EQ(files.dump, "/home/me/dump_7");
   EXPECT_EQ(files.pipe, "/home/me/pipe_7.pipe");
   EXPECT_FALSE(files.own_dump || files.own_pipe);
   environment.push_back("TORCH_FR_DUMP_TEMP_FILE=/new_");
-  EXPECT_EQ(AddFlightRecorder(folder_, "x", 7, environment).dump, "/new_7");
+  EXPECT_EQ(AddFlightRecorder({folder_, folder_}, "x", 7, environment).dump, "/new_7");
   environment = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE="};  // PyTorch makes none then
-  EXPECT_EQ(AddFlightRecorder(folder_, "x", 7, environment).pipe, "");
+  EXPECT_EQ(AddFlightRecorder({folder_, folder_}, "x", 7, environment).pipe, "");
 }
 
 TEST_F(FlightRecorderTest, OnlyFilesOfItsOwnAreRemoved) {
@@ -109,16 +112,12 @@ TEST_F(FlightRecorderTest, OnlyFilesOfItsOwnAreRemoved) {
   EXPECT_FALSE(fs::exists(Path("dump")));
 }
 
-TEST_F(FlightRecorderTest, PipesOfAnAgentThatDiedAreRemoved) {
-  std::vector<std::string> own, other;
-  const FlightFiles files = AddFlightRecorder(folder_, "x", 0, own);
-  const FlightFiles others = AddFlightRecorder(folder_ + "0", "x", 0, other);
-  for (const FlightFiles* one : {&files, &others}) ASSERT_EQ(mkfifo(one->pipe.c_str(), 0600), 0);
-  RemoveFlightPipes(folder_);
-  EXPECT_FALSE(fs::exists(files.pipe));
-  EXPECT_TRUE(fs::exists(others.pipe));
-  RemoveFlightFiles(others);
-  EXPECT_FALSE(fs::exists(others.pipe));
+TEST_F(FlightRecorderTest, WithoutAFolderThereAreNoPipes) {
+  std::vector<std::string> environment;
+  const FlightFiles files = AddFlightRecorder({folder_, ""}, "x", 0, environment);
+  EXPECT_EQ(files.pipe, "");
+  EXPECT_FALSE(files.own_pipe);
+  EXPECT_THAT(environment, Not(Contains(HasSubstr("PIPE_FILE"))));
 }
 
 // ---- Dumps
