@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace ddprun {
@@ -204,9 +205,8 @@ StoreResult KvStore::Perform(StoreOp& op) {
     case StoreVerb::kMultiSet:
       return MultiSet(op);
     case StoreVerb::kNumKeys:
-      return Number(static_cast<std::int64_t>(values_.size()));
     case StoreVerb::kListKeys:
-      return ListKeys();
+      return KeysWith("", op.verb);
     case StoreVerb::kQueuePush:
       return Push(op.keys[0], std::move(op.values[0]));
     case StoreVerb::kQueuePop:
@@ -306,20 +306,22 @@ StoreResult KvStore::MultiGet(const StoreOp& op) const {
   return result;
 }
 
-StoreResult KvStore::ListKeys() const {
-  StoreResult result;
+StoreResult KvStore::KeysWith(absl::string_view prefix, StoreVerb verb) const {
+  std::vector<absl::string_view> keys;
   std::size_t bytes = 0;
-  // Each key costs its length and a few bytes of framing.
-  for (const auto& entry : values_) bytes += entry.first.size() + 4;
+  for (const auto& entry : values_) {
+    if (!absl::StartsWith(entry.first, prefix)) continue;
+    keys.push_back(entry.first);
+    bytes += entry.first.size() + 4;  // and a few bytes of framing
+  }
+  if (verb == StoreVerb::kNumKeys) return Number(static_cast<std::int64_t>(keys.size()));
   if (bytes > limits_.reply_bytes_max) {
     return ErrorResult(absl::ResourceExhaustedError(
-        absl::StrCat("the list of ", values_.size(), " keys is ", bytes, " bytes, more than the ",
+        absl::StrCat("the list of ", keys.size(), " keys is ", bytes, " bytes, more than the ",
                      limits_.reply_bytes_max, " that one answer may have")));
   }
-  result.keys.reserve(values_.size());
-  for (const auto& entry : values_) result.keys.push_back(entry.first);
-  std::sort(result.keys.begin(), result.keys.end());
-  return result;
+  std::sort(keys.begin(), keys.end());
+  return {.keys = {keys.begin(), keys.end()}};
 }
 
 StoreResult KvStore::Delete(const std::string& key) {

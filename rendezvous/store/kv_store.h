@@ -22,6 +22,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/store_types.h"
 
@@ -68,6 +69,9 @@ class KvStore {
   // Removes all keys and queues, answers all waiting tickets with ABORTED, and begins `round`.
   std::vector<Answer> Clear(RoundId round);
 
+  // NUM_KEYS or LIST_KEYS among the keys that begin with `prefix`.
+  StoreResult KeysWith(absl::string_view prefix, StoreVerb verb) const;
+
   RoundId round() const { return round_; }
   // All contents, for a snapshot.
   const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
@@ -102,7 +106,6 @@ class KvStore {
   StoreResult Add(const std::string& key, std::int64_t number);
   StoreResult MultiSet(StoreOp& op);
   StoreResult MultiGet(const StoreOp& op) const;
-  StoreResult ListKeys() const;
   StoreResult Delete(const std::string& key);
   StoreResult Push(const std::string& key, std::string value);
   StoreResult Pop(const std::string& key);

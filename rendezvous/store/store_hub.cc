@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 
@@ -86,6 +85,11 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
   if (Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
   if (absl::Status status = store_.Check(op); !status.ok()) {
     Reply(peer, id, ErrorResult(std::move(status)));
+    return;
+  }
+  if (!stream.prefix.empty() &&
+      (op.verb == StoreVerb::kNumKeys || op.verb == StoreVerb::kListKeys)) {
+    Reply(peer, id, store_.KeysWith(stream.prefix, op.verb));
     return;
   }
   // A QUEUE_POP is reported when it is served: only then does it change something.
@@ -212,9 +216,7 @@ void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result) {
   const auto stream = streams_.find(peer);
   if (stream != streams_.end() && !stream->second.prefix.empty()) {
     const std::string& prefix = stream->second.prefix;
-    std::vector<std::string>& keys = reply.result.keys;
-    std::erase_if(keys, [&](const std::string& key) { return !absl::StartsWith(key, prefix); });
-    for (std::string& key : keys) key.erase(0, prefix.size());
+    for (std::string& key : reply.result.keys) key.erase(0, prefix.size());
   }
   effects_.push_back(StoreSay{peer, std::move(reply)});
 }

@@ -48,7 +48,7 @@ class StoreHub {
   void set_on_mutation(OnMutation on_mutation) { on_mutation_ = std::move(on_mutation); }
 
   // `peer` is a number that was not used before. The keys of a space are apart from those of the
-  // others; only NUM_KEYS counts all, as it does below a PrefixStore of torch.
+  // others; the limits are those of the run.
   StoreEffects Open(StorePeer peer, const StoreHello& hello);
   // One message. Messages of a stream that is not open are ignored.
   StoreEffects Receive(StorePeer peer, StoreBatch batch, TimePoint now);

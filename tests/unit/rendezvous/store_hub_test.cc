@@ -55,6 +55,8 @@ TEST(StoreHubSpacesTest, KeysOfRolesAreApart) {
   EXPECT_EQ(t.Do(a, 2, AddOp("n", 1)).result.number, 2);
   EXPECT_EQ(t.Do(b, 2, MakeOp(V::kGet, {"n"})).result.values[0], "5");
   EXPECT_THAT(t.Do(b, 3, MakeOp(V::kListKeys, {})).result.keys, ElementsAre("n"));
+  EXPECT_EQ(t.Do(b, 4, MakeOp(V::kNumKeys, {})).result.number, 1);
+  EXPECT_EQ(t.Do(run, 2, MakeOp(V::kNumKeys, {})).result.number, 3);
   EXPECT_THAT(t.ended, IsEmpty());
 }
 
