@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/progress_message.h"
-#include "rendezvous/base/pickle.h"
 #include "rendezvous/values/element_type.h"
+#include "rendezvous/values/pickle.h"
 
 namespace ddprun {
 namespace {

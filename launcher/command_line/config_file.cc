@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/base/flag_names.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 #include "rendezvous/security/token.h"
 
 namespace ddprun {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/command_line/config_file.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 
 namespace ddprun {
 namespace {

@@ -10,7 +10,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/settings.h"
 #include "proto/input_file.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 
 namespace ddprun {
 namespace {

@@ -7,7 +7,7 @@
 #include "launcher/base/command.h"
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/hosts_plan.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 
 namespace ddprun {
 namespace {

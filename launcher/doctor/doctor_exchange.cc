@@ -115,6 +115,7 @@ DoctorExchange::~DoctorExchange() {
   }
   session_.reset();
   proxy_.reset();
+  if (!folder_.empty()) RemoveTempDir(folder_);
   channel_.reset();
   if (rendezvous_.server != nullptr) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
 }
@@ -206,11 +207,12 @@ absl::Status DoctorExchange::AwaitStart(milliseconds timeout) {
   }
 }
 
-// Over a socket, as in workers. Its path is removed at once, so that no other process connects.
+// Over a socket, as in workers, in a folder of this user alone.
 absl::Status DoctorExchange::OpenStore(const NodeId& node_id) {
-  const absl::StatusOr<std::string> folder = MakeTempDir();
+  absl::StatusOr<std::string> folder = MakeTempDir();
   if (!folder.ok()) return folder.status();
-  const std::string path = absl::StrCat(*folder, "/agent.sock");
+  folder_ = *std::move(folder);
+  const std::string path = absl::StrCat(folder_, "/agent.sock");
   absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
       {.socket_path = path,
        .channel = channel_,
@@ -218,19 +220,16 @@ absl::Status DoctorExchange::OpenStore(const NodeId& node_id) {
        .run_id = start_.run_id,
        .node_id = node_id,
        .reconnect_timeout = {}});
-  absl::Status status = proxy.status();
-  if (proxy.ok()) {
-    proxy_ = *std::move(proxy);
-    proxy_->SetRound(start_.round);
-    absl::StatusOr<std::shared_ptr<StoreClient>> store =
-        StoreClient::Connect({.target = absl::StrCat("unix:", path),
-                              .round = start_.round,
-                              .connect_timeout = kDoctorStepTimeout});
-    status = store.status();
-    if (store.ok()) store_ = *std::move(store);
-  }
-  RemoveTempDir(*folder);
-  return status;
+  if (!proxy.ok()) return proxy.status();
+  proxy_ = *std::move(proxy);
+  proxy_->SetRound(start_.round);
+  absl::StatusOr<std::shared_ptr<StoreClient>> store =
+      StoreClient::Connect({.target = absl::StrCat("unix:", path),
+                            .round = start_.round,
+                            .connect_timeout = kDoctorStepTimeout});
+  if (!store.ok()) return store.status();
+  store_ = *std::move(store);
+  return absl::OkStatus();
 }
 
 absl::Status DoctorExchange::Set(const std::string& key, const std::string& value) {

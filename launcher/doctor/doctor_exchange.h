@@ -18,9 +18,9 @@
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/client/store_client.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/security/credentials.h"
+#include "rendezvous/tcpstore/store_client.h"
 
 namespace ddprun {
 
@@ -85,6 +85,7 @@ class DoctorExchange {
   Start start_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
+  std::string folder_;  // of the store's socket
   std::unique_ptr<StoreProxy> proxy_;
   std::shared_ptr<StoreClient> store_;
 

@@ -25,11 +25,11 @@
 #include "launcher/placement/worker_environ.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/env_file.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/security/env_file.h"
 
 namespace ddprun {
 namespace {

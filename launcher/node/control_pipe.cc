@@ -17,7 +17,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/options/hosts_list.h"
 #include "proto/version.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 #include "rendezvous/security/token.h"
 
 namespace ddprun {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 
 // The JSON library has no std::optional; null is an absent number.
 template <>

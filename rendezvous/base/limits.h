@@ -243,12 +243,12 @@ inline constexpr int kResetsPerSecondMax = 100;
 // A stream keeps this much memory of a message for the next one.
 inline constexpr std::size_t kKeptMessageBytes = 256u << 10;
 
-// A message on an agent's socket is large above kLargeFrameBytes. All incomplete large messages
-// together may have kLargeFramesBytesMax; others wait for room. One that stalls for longer than
-// kLargeFrameTimeout while others wait is closed.
-inline constexpr std::size_t kLargeFrameBytes = 64u << 10;
-inline constexpr std::size_t kLargeFramesBytesMax = 32u << 20;
-inline constexpr std::chrono::seconds kLargeFrameTimeout{5};
+// A request to an agent's store is large above kLargeRequestBytes. So many large ones may be
+// incomplete at a time; others wait for one to end. One that takes longer than kLargeRequestTimeout
+// while others wait is closed.
+inline constexpr std::size_t kLargeRequestBytes = 64u << 10;
+inline constexpr std::size_t kLargeRequestsMax = 3;
+inline constexpr std::chrono::seconds kLargeRequestTimeout{5};
 
 // Watches of a run's events without its workers' output (see kWatchesMax), which cost the nodes
 // nothing. Above either limit the oldest watch of the address that has the most is ended.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,28 +14,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "proto/limits/message_limits.h"
-#include "proto/version.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/store_upstream.h"
 #include "rendezvous/proxy/tcp_peer.h"
-#include "rendezvous/proxy/tcpstore_session.h"
 #include "rendezvous/proxy/worker_socket.h"
 #include "rendezvous/store/store_coalescer.h"
-#include "rendezvous/wire/frame.h"
+#include "rendezvous/tcpstore/session.h"
 #include "rendezvous/wire/grpc_channel.h"
-#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
 
-// The id of no request: a reply with this id ends the worker's stream.
-constexpr std::uint64_t kStreamEnd = 0;
-
-// Between two notices about TCP clients: a stranger may connect again and again.
+// Between two notices about clients: a stranger may connect again and again.
 constexpr std::chrono::seconds kClientNoticeInterval{10};
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
@@ -70,15 +64,12 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   absl::Status Listen() {
     const std::shared_ptr<ProxyCore> self = shared_from_this();
     auto socket = std::make_shared<WorkerSocket>(WorkerSocket::Handlers{
-        [self](StoreWorker worker, std::string_view message) {
-          return self->OnMessage(worker, message);
+        [self](StoreWorker worker, int fd, bool tcp) {
+          return self->OnClient(worker, tcp ? std::optional<TcpPeer>(PeerOf(fd)) : std::nullopt);
         },
+        [self](StoreWorker worker, std::string_view bytes) { return self->OnBytes(worker, bytes); },
         [self](StoreWorker worker) { self->OnWorkerGone(worker); },
-        [self] { return self->OnIdle(); },
-        [self](StoreWorker worker, int fd) { return self->OnClient(worker, PeerOf(fd)); },
-        [self](StoreWorker worker, std::string_view bytes) {
-          return self->OnBytes(worker, bytes);
-        }});
+        [self] { return self->OnIdle(); }});
     absl::Status status = socket->Listen(options_.socket_path);
     if (!status.ok()) return status;
     absl::MutexLock lock(&mutex_);
@@ -110,11 +101,11 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
-      if (round != coalescer_.round()) EndClientsLocked();
+      if (round != coalescer_.round()) EndTcpClientsLocked();
       answers = coalescer_.SetRound(round);
       upstream = upstream_;
     }
-    Send(std::move(answers));
+    Send(answers);
     if (upstream != nullptr) upstream->Flush();
   }
 
@@ -137,7 +128,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       answers = coalescer_.Fail(failed_);
       upstream = std::exchange(upstream_, nullptr);
     }
-    Send(std::move(answers));
+    Send(answers);
     if (upstream != nullptr) upstream->Cancel();
   }
 
@@ -159,38 +150,8 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
  private:
   // ---- On the socket's thread
 
-  bool OnMessage(StoreWorker worker, std::string_view message) {
-    if (absl::Status fits = CheckParsedSize(*v1::StoreRequests::descriptor(), message);
-        !fits.ok()) {
-      Send({ErrorTo(worker, kStreamEnd, std::move(fits))});
-      return false;
-    }
-    v1::StoreRequests requests;
-    if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
-    if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
-      Send({ErrorTo(worker, kStreamEnd,
-                    absl::FailedPreconditionError(absl::StrCat(
-                        "the worker speaks protocol ", requests.hello().protocol_version(),
-                        ", its agent speaks protocol ", kProtocolVersion,
-                        "; start the program with the ddprun that it was built with")))});
-      return false;
-    }
-    StoreCoalescer::Answers answers;
-    std::vector<StoreReply> refused;
-    StoreBatch batch = FromProto(std::move(requests), &refused);
-    for (StoreReply& reply : refused) {
-      answers.push_back(ErrorTo(worker, reply.id, std::move(reply.result.status)));
-    }
-    {
-      absl::MutexLock lock(&mutex_);
-      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
-    }
-    Send(std::move(answers));
-    return true;
-  }
-
-  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreCoalescer::Answers& answers,
-                    bool alone = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void SubmitLocked(StoreWorker worker, TcpStoreSession::Request request,
+                    StoreCoalescer::Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!request.op) {
       coalescer_.Cancel(worker, request.id);
     } else if (!failed_.ok()) {
@@ -198,7 +159,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     } else {
       if (coalescer_.unanswered() == 0) lost_since_.reset();
       for (auto& answer :
-           coalescer_.Submit(worker, request.id, *std::move(request.op), Now(), alone)) {
+           coalescer_.Submit(worker, request.id, *std::move(request.op), Now(), request.alone)) {
         answers.push_back(std::move(answer));
       }
     }
@@ -210,22 +171,26 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     coalescer_.WorkerGone(worker);
   }
 
-  // ---- Clients of torch's TCPStore
-
   struct Client {
     TcpStoreSession session;
+    bool ends_with_round = false;
     bool held = false;
   };
 
-  // Of this host the user decides, whatever the address: other users may be there too.
-  bool OnClient(StoreWorker worker, const TcpPeer& peer) {
+  // `peer`: of a TCP connection.
+  bool OnClient(StoreWorker worker, const std::optional<TcpPeer>& peer) {
     absl::MutexLock lock(&mutex_);
+    if (peer && !IsWelcomeLocked(*peer)) return false;
+    clients_.emplace(worker, Client{TcpStoreSession(coalescer_.round()), peer.has_value()});
+    return true;
+  }
+
+  // Of this host the user decides, whatever the address: other users may be there too.
+  bool IsWelcomeLocked(const TcpPeer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const bool welcome = peer.on_this_host
                              ? peer.user && (*peer.user == geteuid() || *peer.user == 0)
                              : others_.contains(peer.address);
-    if (welcome) {
-      clients_.emplace(worker, Client{TcpStoreSession(coalescer_.round())});
-    } else if (!peer.on_this_host || peer.user) {
+    if (!welcome && (!peer.on_this_host || peer.user)) {
       NoticeLocked(absl::StrCat("refused a connection from ", peer.address,
                                 " to the workers' store: it is of ",
                                 peer.on_this_host ? absl::StrCat("user ", *peer.user)
@@ -234,12 +199,14 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     return welcome;
   }
 
-  bool OnBytes(StoreWorker worker, std::string_view bytes) {
+  WorkerSocket::Received OnBytes(StoreWorker worker, std::string_view bytes) {
     absl::MutexLock lock(&mutex_);
     const auto client = clients_.find(worker);
-    if (client == clients_.end()) return false;
-    client->second.session.Receive(bytes);
-    return ServeClientLocked(worker, client->second);
+    if (client == clients_.end()) return {.open = false};
+    TcpStoreSession& session = client->second.session;
+    session.Receive(bytes);
+    if (!ServeClientLocked(worker, client->second)) return {.open = false};
+    return {.large = session.reads_large_request()};
   }
 
   // Carries requests and replies between the client's session and the coalescer until there are
@@ -250,10 +217,8 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     for (std::vector<TcpStoreSession::Request> requests = session.TakeRequests(); !requests.empty();
          requests = session.TakeRequests()) {
       StoreCoalescer::Answers answers;
-      for (TcpStoreSession::Request& one : requests) {
-        StoreRequest request{one.id, std::move(one.op)};
-        SubmitLocked(worker, request, answers, one.alone);
-      }
+      for (TcpStoreSession::Request& request : requests)
+        SubmitLocked(worker, std::move(request), answers);
       for (const StoreCoalescer::Answer& answer : answers) {
         for (const auto& [to, id] : answer.to) session.Answer(id, answer.result);
       }
@@ -277,12 +242,14 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     return false;
   }
 
-  void EndClientsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    for (const auto& entry : clients_) {
+  // Our own workers name the round in each request.
+  void EndTcpClientsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    absl::erase_if(clients_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      if (!entry.second.ends_with_round) return false;
       coalescer_.WorkerGone(entry.first);
       if (socket_ != nullptr) socket_->End(entry.first);
-    }
-    clients_.clear();
+      return true;
+    });
   }
 
   void NoticeLocked(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -312,7 +279,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       }
       upstream = upstream_;
     }
-    Send(std::move(answers));
+    Send(answers);
     if (begin) {
       upstream->Begin();
     } else if (upstream != nullptr) {
@@ -366,7 +333,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       backoff_ = kConnectBackoffMin;
       upstream = upstream_;
     }
-    Send(std::move(answers));
+    Send(answers);
     upstream->Flush();
   }
 
@@ -393,41 +360,20 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       }
       socket = socket_;
     }
-    Send(std::move(answers));
+    Send(answers);
     if (socket != nullptr) socket->Wake();
   }
 
-  void Send(StoreCoalescer::Answers answers) {
+  void Send(const StoreCoalescer::Answers& answers) {
     if (answers.empty()) return;
-    std::shared_ptr<WorkerSocket> socket;
-    {
-      absl::MutexLock lock(&mutex_);
-      socket = socket_;
-      if (!clients_.empty()) AnswerClientsLocked(answers);
-    }
-    if (socket == nullptr) return;
-    for (StoreCoalescer::Answer& answer : answers) {
-      if (answer.to.empty()) continue;
-      v1::StoreReplies message;
-      v1::StoreReply& reply = *message.add_replies();
-      reply = ToProto(StoreReply{kStreamEnd, std::move(answer.result)});
+    absl::MutexLock lock(&mutex_);
+    for (const StoreCoalescer::Answer& answer : answers) {
       for (const auto& [worker, id] : answer.to) {
-        reply.set_id(id);
-        socket->Send(worker, ToFrame(message));
+        const auto client = clients_.find(worker);
+        if (client == clients_.end()) continue;
+        client->second.session.Answer(id, answer.result);
+        ServeClientLocked(worker, client->second);
       }
-    }
-  }
-
-  // Takes the TCP clients out of whom the answers are for.
-  void AnswerClientsLocked(StoreCoalescer::Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    for (StoreCoalescer::Answer& answer : answers) {
-      std::erase_if(answer.to, [&](const auto& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        const auto client = clients_.find(to.first);
-        if (client == clients_.end()) return false;
-        client->second.session.Answer(to.second, answer.result);
-        ServeClientLocked(to.first, client->second);
-        return true;
-      });
     }
   }
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/proxy/store_link.h"
+#include "rendezvous/values/session_types.h"
 #include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {

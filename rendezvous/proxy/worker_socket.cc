@@ -164,13 +164,14 @@ void WorkerSocket::Accept(bool tcp) {
 void WorkerSocket::Admit(OwnedFd fd, bool tcp) {
   const StoreWorker worker{++last_worker_};
   // The unix socket's folder should admit only the agent's user; this does not rely on it.
-  if (tcp ? !handlers_.on_client(worker, fd.get()) : !IsOwnUser(fd.get())) return;
+  if (!tcp && !IsOwnUser(fd.get())) return;
+  if (!handlers_.on_client(worker, fd.get(), tcp)) return;
   const int on = 1;
   if (tcp) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   {
     absl::MutexLock lock(&mutex_);
     if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), EPOLLIN, last_worker_)) {
-      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp));
+      streams_.emplace(worker, std::make_shared<Stream>(fd.Release()));
       return;
     }
   }
@@ -222,45 +223,27 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
     absl::MutexLock lock(&stream.mutex);
     fd = stream.fd;
   }
-  if (stream.tcp_client) return ReadClient(worker, fd);
-  const auto [to, room] = stream.in.Room(kReadBytes);
-  const ssize_t got = recv(fd, to, room, 0);
-  if (got < 0) return errno == EAGAIN || errno == EINTR;
-  if (got == 0) return false;
-  stream.in.Taken(static_cast<std::size_t>(got));
-  std::string_view message;
-  bool whole = false;
-  while (stream.in.Next(&message)) {
-    whole = true;
-    if (!handlers_.on_message(worker, message)) return false;
-  }
-  if (stream.in.too_long()) return false;
-  if (whole) GiveRoom(stream);
-  stream.in.Shrink(kLargeFrameBytes);
-  TakeRoom(worker, stream);
-  return true;
-}
-
-bool WorkerSocket::ReadClient(StoreWorker worker, int fd) {
   std::array<char, kReadBytes> bytes;
   const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
-  return got > 0 &&
-         handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
+  if (got == 0) return false;
+  const Received received =
+      handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
+  if (!received.open) return false;
+  if (!received.large) {
+    GiveRoom(stream);
+  } else if (!stream.large_since) {
+    TakeRoom(worker, stream);
+  }
+  return true;
 }
 
-// An incomplete message holds memory, so only kLargeFramesBytesMax of large ones are read at a
-// time.
+// An incomplete request holds memory, so only kLargeRequestsMax large ones are read at a time.
 void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
-  const std::size_t wanted = stream.in.unfinished() > kLargeFrameBytes ? stream.in.unfinished() : 0;
-  if (wanted == stream.large) return;
-  GiveRoom(stream);
-  if (wanted == 0) return;
-  const bool room = large_bytes_ == 0 || large_bytes_ + wanted <= kLargeFramesBytesMax;
+  const bool room = large_ < kLargeRequestsMax;
   if (room) {
-    stream.large = wanted;
+    ++large_;
     stream.large_since = std::chrono::steady_clock::now();
-    large_bytes_ += wanted;
   } else {
     wait_for_room_.push_back(worker);
   }
@@ -270,17 +253,18 @@ void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
 }
 
 void WorkerSocket::GiveRoom(Stream& stream) {
-  if (stream.large == 0) return;
-  large_bytes_ -= std::exchange(stream.large, 0);
-  // Each takes room or waits again; the newest first, since stalled ones are the oldest.
-  const std::vector<StoreWorker> waiting = std::exchange(wait_for_room_, {});
-  for (auto next = waiting.rbegin(); next != waiting.rend(); ++next) {
-    if (const std::shared_ptr<Stream> waiter = Find(*next)) TakeRoom(*next, *waiter);
+  if (!stream.large_since) return;
+  stream.large_since.reset();
+  --large_;
+  // The newest first, since stalled ones are the oldest.
+  while (!wait_for_room_.empty() && large_ < kLargeRequestsMax) {
+    const StoreWorker next = wait_for_room_.back();
+    wait_for_room_.pop_back();
+    if (const std::shared_ptr<Stream> waiter = Find(next)) TakeRoom(next, *waiter);
   }
-  std::reverse(wait_for_room_.begin(), wait_for_room_.end());
 }
 
-// Closes streams whose large message has stalled while others wait for room.
+// Closes streams whose large request has stalled while others wait for room.
 void WorkerSocket::CloseStalled() {
   room_due_.reset();
   if (wait_for_room_.empty()) return;
@@ -289,8 +273,8 @@ void WorkerSocket::CloseStalled() {
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [worker, stream] : streams_) {
-      if (stream->large == 0) continue;
-      const TimePoint due = stream->large_since + kLargeFrameTimeout;
+      if (!stream->large_since) continue;
+      const TimePoint due = *stream->large_since + kLargeRequestTimeout;
       if (due <= now) {
         stalled.push_back(worker);
       } else {
@@ -318,16 +302,16 @@ void WorkerSocket::Close(StoreWorker worker) {
   handlers_.on_gone(worker);
 }
 
-void WorkerSocket::Send(StoreWorker worker, std::string frame) {
+void WorkerSocket::Send(StoreWorker worker, std::string bytes) {
   const std::shared_ptr<Stream> stream = Find(worker);
   if (stream == nullptr) return;
   absl::MutexLock lock(&stream->mutex);
   if (stream->fd < 0) return;
   const bool idle = stream->out.empty();
   if (idle) {
-    stream->out = std::move(frame);
+    stream->out = std::move(bytes);
   } else {
-    stream->out += frame;
+    stream->out += bytes;
   }
   // A stream that cannot be written has ended; the loop notices that when it reads.
   if (idle && WriteLocked(*stream) && stream->out.empty()) return;

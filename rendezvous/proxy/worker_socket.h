@@ -23,23 +23,24 @@
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/values/session_types.h"
-#include "rendezvous/wire/frame.h"
 
 namespace ddprun {
 
 class WorkerSocket {
  public:
+  struct Received {
+    bool open = true;    // false: the stream is closed
+    bool large = false;  // an incomplete request is large (kLargeRequestBytes)
+  };
   // Called on the socket's thread.
   struct Handlers {
-    // False: these bytes are not a valid message; the stream is closed.
-    std::function<bool(StoreWorker, std::string_view message)> on_message;
+    // A client and its connected socket, of the TCP port or not. False: it is refused.
+    std::function<bool(StoreWorker, int fd, bool tcp)> on_client;
+    // Its bytes, as they come.
+    std::function<Received(StoreWorker, std::string_view bytes)> on_bytes;
     std::function<void(StoreWorker)> on_gone;
-    // Called after all available messages, and at the time that it returned last.
+    // Called after all available bytes, and at the time that it returned last.
     std::function<std::optional<TimePoint>()> on_idle;
-    // Only used after ServeTcp(): a client, and its connected socket. False: it is refused.
-    std::function<bool(StoreWorker, int fd)> on_client;
-    // Its bytes, as they come. False: the stream is closed.
-    std::function<bool(StoreWorker, std::string_view bytes)> on_bytes;
   };
 
   explicit WorkerSocket(Handlers handlers) : handlers_(std::move(handlers)) {}
@@ -58,8 +59,8 @@ class WorkerSocket {
   // Ends all streams and removes the socket; returns when no handler will be called again.
   void Stop();
 
-  // Threadsafe. Frames for a stream that has ended are dropped.
-  void Send(StoreWorker worker, std::string frame);
+  // Threadsafe. Bytes for a stream that has ended are dropped.
+  void Send(StoreWorker worker, std::string bytes);
   // Whether to leave what the worker sends unread for now, and ends its stream. Both threadsafe.
   void Hold(StoreWorker worker, bool held);
   void End(StoreWorker worker);
@@ -69,18 +70,15 @@ class WorkerSocket {
  private:
   // Written by any thread, read by the socket's thread.
   struct Stream {
-    Stream(int descriptor, bool is_client) : tcp_client(is_client), fd(descriptor) {}
-    const bool tcp_client;
+    explicit Stream(int descriptor) : fd(descriptor) {}
     absl::Mutex mutex;
     int fd ABSL_GUARDED_BY(mutex);  // -1: closed
     std::string out ABSL_GUARDED_BY(mutex);
     std::size_t out_begin ABSL_GUARDED_BY(mutex) = 0;
     bool reading ABSL_GUARDED_BY(mutex) = true;
-    bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large message
+    bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large request
     bool held ABSL_GUARDED_BY(mutex) = false;
-    FrameReader in;
-    std::size_t large = 0;  // bytes of kLargeFramesBytesMax that its large message has
-    TimePoint large_since{};
+    std::optional<TimePoint> large_since;  // it has one of the kLargeRequestsMax places
   };
 
   void Loop();
@@ -93,8 +91,7 @@ class WorkerSocket {
   bool WatchListenersLocked(unsigned events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnEvent(StoreWorker worker, unsigned events);
   bool Read(StoreWorker worker, Stream& stream);
-  bool ReadClient(StoreWorker worker, int fd);
-  // Large messages.
+  // Large requests.
   void TakeRoom(StoreWorker worker, Stream& stream);
   void GiveRoom(Stream& stream);
   void CloseStalled();
@@ -109,9 +106,9 @@ class WorkerSocket {
   std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
   std::uint64_t last_worker_ = 0;
   // Also on the socket's thread only.
-  std::size_t large_bytes_ = 0;             // of all large messages
+  std::size_t large_ = 0;                   // streams with a large request
   std::vector<StoreWorker> wait_for_room_;  // the newest last; may have ended
-  std::optional<TimePoint> room_due_;       // when the next large message counts as stalled
+  std::optional<TimePoint> room_due_;       // when the next large request counts as stalled
   absl::Mutex mutex_;
   ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
   ListeningSocket tcp_listener_ ABSL_GUARDED_BY(mutex_);

@@ -11,11 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "rendezvous/base/env_file.h"
 #include "rendezvous/security/secret_page.h"
 
 namespace ddprun {
-
-inline constexpr char kTokenVariable[] = "DDPRUN_TOKEN";
 
 class Token {
  public:

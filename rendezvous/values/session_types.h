@@ -15,15 +15,10 @@
 #include "proto/collective.h"
 #include "proto/rank_time.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/round_id.h"
 #include "rendezvous/values/preemption.h"
 
 namespace ddprun {
-
-// Number of a rendezvous round, from 1. A type of its own so that it is not mixed up with ranks and
-// counts.
-enum class RoundId : std::uint64_t {};
-inline constexpr RoundId kNoRound{0};
-constexpr std::uint64_t ToNumber(RoundId round) { return static_cast<std::uint64_t>(round); }
 
 // One agent process.
 struct NodeId {

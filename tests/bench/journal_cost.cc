@@ -25,8 +25,8 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/client/store_client.h"
 #include "rendezvous/service/server.h"
+#include "rendezvous/tcpstore/store_client.h"
 #include "tests/bench/bench_node.h"
 
 namespace ddprun {

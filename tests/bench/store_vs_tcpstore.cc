@@ -38,7 +38,7 @@
 #include "rendezvous/security/token.h"
 #include "rendezvous/service/server.h"
 #include "tests/bench/bench_node.h"
-#include "worker/distributed/rendezvous_store.h"
+#include "worker/distributed/agent_store.h"
 
 namespace ddprun {
 namespace {
@@ -275,10 +275,10 @@ void Bench::Work(int rank) {
   const auto tcp_at_one = torch_client(shared_->one_port);
   const auto tcp_at_tls = torch_client(shared_->tls_port[node]);
   const auto connect = [](const std::string& path) {
-    return RendezvousStore::Connect({.target = "unix:" + path, .round = RoundId{1}}, kLong);
+    return AgentStore::Connect({.target = "unix:" + path, .round = RoundId{1}}, kLong);
   };
   const auto one = connect(Socket("one"));
-  std::vector<c10::intrusive_ptr<RendezvousStore>> two;
+  std::vector<c10::intrusive_ptr<AgentStore>> two;
   for (const TwoNodes& run : kTwoNodes) two.push_back(connect(SocketOf(run, node)));
   for (int repeat = 0; repeat <= arguments_.repeats; ++repeat) {
     const std::string prefix = "exchange/" + std::to_string(repeat);
@@ -290,7 +290,7 @@ void Bench::Work(int rank) {
     for (const auto& store : two) Exchange(*store, rank, prefix, false);
   }
   // Of the node that does not host the service.
-  std::vector<c10::intrusive_ptr<RendezvousStore>> far;
+  std::vector<c10::intrusive_ptr<AgentStore>> far;
   for (const TwoNodes& run : kTwoNodes) far.push_back(connect(SocketOf(run, 1)));
   for (int repeat = 0; repeat < 4; ++repeat) {
     for (const bool acknowledged : {false, true}) {

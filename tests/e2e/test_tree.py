@@ -15,7 +15,7 @@ MAY_INCLUDE = {
 # The folders of each room, bottom to top: a file includes only its own folder and those before it. The room's own files
 # (its programs) come last.
 FOLDERS = {
-    "rendezvous": """base values security membership store wire streams journal observe proxy client listener
+    "rendezvous": """base tcpstore values security membership store wire streams journal observe proxy client listener
         service""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang agent hosts
         doctor commands""".split(),
@@ -26,6 +26,8 @@ FOLDERS = {
 # What is within libddprun for a program's ranks to work together. `train` has it through the public headers, as any other program
 # has; only where its process enters and leaves rounds on a GPU too, it reaches further than Main() does.
 LIBRARY_INSIDES = {"distributed", "ddp", "rounds", "progress", "library"}
+# What the worker's room may include of rendezvous: nothing there knows gRPC or Protobuf.
+FOR_WORKERS = {"base", "tcpstore", "values"}
 MAY_LOOK_INSIDE = {"worker/app/train_command.cc", "worker/app/setup.cc"}
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500
@@ -42,7 +44,8 @@ CORES = (
     "rendezvous/store/reply_cache",
     "rendezvous/store/store_hub",
     "rendezvous/store/store_coalescer",
-    "rendezvous/proxy/tcpstore_session",
+    "rendezvous/tcpstore/request_reader",
+    "rendezvous/tcpstore/session",
     "launcher/supervisor/agent_events",
     "launcher/chaos/chaos_plan",
     "launcher/chaos/chaos_report",
@@ -102,6 +105,17 @@ def test_rooms_include_only_what_they_may():
                 if included.split("/")[0] not in allowed:
                     wrong.append(f"{path.relative_to(REPO)} includes {included}")
     assert not wrong, wrong
+
+
+def test_workers_include_only_the_plain_folders_of_rendezvous():
+    for path in sources("worker"):
+        for included in INCLUDE.findall(path.read_text()):
+            if included.startswith("rendezvous/"):
+                assert included.split("/")[1] in FOR_WORKERS, f"{path.relative_to(REPO)} includes {included}"
+    wire = re.compile(r'#include\s*[<"](google/|grpc|proto/(ddprun|journal)\.|proto/limits/)')
+    for folder in FOR_WORKERS:
+        for path in (REPO / "rendezvous" / folder).glob("*.[hc]*"):
+            assert not wire.search(path.read_text()), path
 
 
 def test_folders_include_only_those_before_them():

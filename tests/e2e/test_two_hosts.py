@@ -10,6 +10,9 @@ import signal
 import pytest
 from conftest import BUILD, DDPRUN, agent_of, finish_all, run, start
 from hosts import two_hosts  # noqa: F401  (a fixture)
+from packet_filter import DropPackets
+
+SERVICE_PORT = "29500"  # the default of --master-port
 
 
 def run_on_both(hosts, arguments, timeout=300, nproc=1):
@@ -41,8 +44,9 @@ def test_train_ends_with_equal_parameters_on_both(two_hosts, tmp_path):  # noqa:
 
 
 def test_nccl_unique_id_reaches_the_other_host_byte_for_byte(two_hosts):  # noqa: F811
-    """The id is a real one: ncclGetUniqueId needs no GPU."""
-    results = run_on_both(two_hosts, [str(BUILD / "tests" / "nccl_id_probe")], nproc=2)
+    """The id is a real one: ncclGetUniqueId needs no GPU. It takes the nodes' one connection, under TLS: the hosts drop all else."""
+    with DropPackets(two_hosts[0], [SERVICE_PORT]), DropPackets(two_hosts[1], [SERVICE_PORT]):
+        results = run_on_both(two_hosts, [str(BUILD / "tests" / "nccl_id_probe")], nproc=2)
     assert [code for code, _, _ in results] == [0, 0], results
     lines = re.findall(r"rank (\d) nccl-id ([0-9a-f]+) (\S+)", "".join(out for _, out, _ in results))
     assert sorted(rank for rank, _, _ in lines) == ["0", "1", "2", "3"], results

@@ -4,7 +4,7 @@
 #include "launcher/command_line/parse_options.h"
 #include "launcher/options/hosts_list.h"
 #include "launcher/options/log_specs.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ddprun::fuzz {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pickle in a checkpoint or a dump of PyTorch, which may come from anyone.
-#include "rendezvous/base/pickle.h"
+#include "rendezvous/values/pickle.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ddprun::fuzz {

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/proxy/tcpstore_session.h"
 #include "rendezvous/store/kv_store.h"
+#include "rendezvous/tcpstore/session.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/testing/tcpstore_requests.h"
 
@@ -60,6 +60,8 @@ std::vector<std::string> Seeds() {
       hello + Request(2, key, Text(""), Text("new")) + Request(8, key) + Request(7),
       hello + Request(4, key, U64(3)) + Request(5, keys) + Request(6, keys) + Request(12),
       hello + Request(11, U64(1), key, Text("v")) + Request(10, keys) + Request(17),
+      hello + tcpstore::Terms(1) + Request(3, key) + tcpstore::Terms(1, 5) + Request(6, keys) +
+          tcpstore::Terms(2) + Request(1, key, Text("v")) + tcpstore::Terms(1) + Request(17),
       hello + Request(14, key, Text("v")) + Request(16, key) + Request(15, key) + Request(15, key),
   };
 }

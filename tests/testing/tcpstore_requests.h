@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "proto/version.h"
 
 namespace ddprun::tcpstore {
 
@@ -21,6 +22,13 @@ inline std::string Text(const std::string& text) { return U64(text.size()) + tex
 template <typename... Fields>
 std::string Request(int opcode, const Fields&... fields) {
   return absl::StrCat(std::string(1, static_cast<char>(opcode)), fields...);
+}
+
+// What our own workers write before each request.
+inline std::string Terms(std::uint64_t round, std::int64_t timeout_ms = 0,
+                         std::uint32_t version = kProtocolVersion) {
+  return absl::StrCat("\x80", std::string(reinterpret_cast<const char*>(&version), sizeof version),
+                      U64(round), U64(static_cast<std::uint64_t>(timeout_ms)));
 }
 
 }  // namespace ddprun::tcpstore

@@ -12,7 +12,7 @@
 
 #include "proto/foreign_launcher.h"
 #include "proto/input_file.h"
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 #include "worker/app/commands.h"
 
 namespace ddprun {

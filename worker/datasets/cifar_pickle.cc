@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "rendezvous/base/pickle.h"
+#include "rendezvous/values/pickle.h"
 
 namespace ddprun {
 namespace {

@@ -3,7 +3,7 @@
 // https://www.cs.toronto.edu/~kriz/cifar.html: each file is a pickled dict with the pixels as a
 // numpy array and the labels as a list.
 //
-// A pickle is a program. It is read as data (rendezvous/base/pickle.h): nothing is called, and
+// A pickle is a program. It is read as data (rendezvous/values/pickle.h): nothing is called, and
 // where the pixels belong, any call but numpy's of an array is an error.
 #pragma once
 

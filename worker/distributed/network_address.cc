@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/addresses.h"
-#include "rendezvous/client/session_client.h"
 
 namespace ddprun {
 namespace {

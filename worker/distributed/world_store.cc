@@ -18,7 +18,7 @@
 #include "rendezvous/base/resolve.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
-#include "worker/distributed/rendezvous_store.h"
+#include "worker/distributed/agent_store.h"
 
 namespace ddprun {
 namespace {
@@ -31,7 +31,7 @@ bool AgentServesTcpStore() {
 
 c10::intrusive_ptr<c10d::Store> OpenAgentStore(const WorkerEnv& env,
                                                std::chrono::milliseconds timeout) {
-  return RendezvousStore::Connect(
+  return AgentStore::Connect(
       {.target = "unix:" + env.agent_socket, .round = static_cast<RoundId>(env.round)}, timeout);
 }
 

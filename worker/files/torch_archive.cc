@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "rendezvous/base/pickle.h"
+#include "rendezvous/values/pickle.h"
 #include "worker/files/mapped_file.h"
 
 namespace ddprun {

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # libddprun.a and what makes it a package: headers, the CMake package ddprun, pkg-config's ddprun.pc.
 #
-# One object with all that it is made of, Protobuf and Abseil included, of which only the names in exported_symbols.txt are
-# seen from outside: LibTorch has a Protobuf of its own, and a program may have any other. No shared library: Debian's
-# archives of both are compiled for programs alone (thread-local storage of the local-exec model).
+# One object with all that it is made of, Abseil included, of which only the names in exported_symbols.txt are seen from
+# outside: a program may have any other Abseil. No shared library: Debian's archives of it are compiled for programs alone
+# (thread-local storage of the local-exec model).
 include(CMakePackageConfigHelpers)
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-find_library(DDPRUN_PROTOBUF_ARCHIVE libprotobuf.a)
 file(GLOB absl_archives /usr/lib/*/libabsl_*.a /usr/lib*/libabsl_*.a)
-if(NOT DDPRUN_PROTOBUF_ARCHIVE OR NOT absl_archives)
-  message(WARNING "No static Protobuf and Abseil were found: building without libddprun.a.")
+if(NOT absl_archives)
+  message(WARNING "No static Abseil was found: building without libddprun.a.")
   return()
 endif()
 
@@ -19,7 +18,7 @@ set(own_objects)
 foreach(part library distributed checkpoint files memory sampling sync_norm accelerator)
   list(APPEND own_objects $<TARGET_OBJECTS:ddprun_worker_${part}>)
 endforeach()
-foreach(room ddprun_rendezvous_client ddprun_rendezvous_core ddprun_messages ddprun_contract ddprun_pickle)
+foreach(room ddprun_rendezvous_core ddprun_rendezvous_base ddprun_contract ddprun_pickle)
   list(APPEND archives $<TARGET_FILE:${room}>)
 endforeach()
 set(exported ${CMAKE_CURRENT_SOURCE_DIR}/library/exported_symbols.txt)
@@ -29,7 +28,7 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 add_custom_command(OUTPUT ${library}
   # Without groups: the linker of a program would take another library's copy of one in place of ours.
   COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${merged} ${own_objects}
-          --start-group ${archives} ${DDPRUN_PROTOBUF_ARCHIVE} ${absl_archives} --end-group
+          --start-group ${archives} ${absl_archives} --end-group
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/library/no_unique_symbols.py ${merged}
   COMMAND ${CMAKE_OBJCOPY} --strip-debug --wildcard --keep-global-symbols=${exported} ${merged}
   COMMAND ${CMAKE_COMMAND} -E rm -f ${library}

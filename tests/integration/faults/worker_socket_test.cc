@@ -16,25 +16,22 @@
 namespace ddprun {
 namespace {
 
-// Answers each message with one reply.
+// Answers with the bytes that came.
 class WorkerSocketTest : public ::testing::Test {
  protected:
   WorkerSocketTest()
-      : socket_({[this](StoreWorker worker, std::string_view) {
-                   v1::StoreReplies replies;
-                   replies.add_replies();
-                   socket_.Send(worker, ToFrame(replies));
-                   return true;
+      : socket_({[](StoreWorker, int, bool) { return true; },
+                 [this](StoreWorker worker, std::string_view bytes) {
+                   socket_.Send(worker, std::string(bytes));
+                   return WorkerSocket::Received{};
                  },
                  [](StoreWorker) {}, [] { return std::nullopt; }}) {
     EXPECT_TRUE(socket_.Listen(path_).ok());
   }
 
   static void ExpectAnswer(RawWorker& worker) {
-    StoreBatch batch;
-    batch.requests.push_back({1, std::nullopt});
-    worker.Send(std::move(batch));
-    worker.Next();
+    worker.Write("ping");
+    EXPECT_EQ(worker.Read(4), "ping");
   }
 
   TempDir folder_;
@@ -91,8 +88,9 @@ TEST_F(WorkerSocketTest, IsMadeAgainWhereItsFileWasRemoved) {
 // Stop() must not be lost where its thread is just clearing another wake.
 TEST_F(WorkerSocketTest, StopsRightAfterAWake) {
   for (int i = 0; i < 2000; ++i) {
-    WorkerSocket socket({[](StoreWorker, std::string_view) { return true; }, [](StoreWorker) {},
-                         [] { return std::nullopt; }});
+    WorkerSocket socket({[](StoreWorker, int, bool) { return true; },
+                         [](StoreWorker, std::string_view) { return WorkerSocket::Received{}; },
+                         [](StoreWorker) {}, [] { return std::nullopt; }});
     ASSERT_TRUE(socket.Listen(folder_ / "waking").ok());
     socket.Wake();
     const auto woken = std::chrono::steady_clock::now();

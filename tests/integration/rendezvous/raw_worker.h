@@ -12,9 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/wire/frame.h"
-#include "rendezvous/wire/store_convert.h"
-
 namespace ddprun {
 
 class RawWorker {
@@ -40,28 +37,18 @@ class RawWorker {
       written += static_cast<std::size_t>(sent);
     }
   }
-  void Send(StoreBatch batch) {
-    v1::StoreRequests message;
-    AddTo(&message, std::move(batch));
-    Write(ToFrame(message));
-  }
 
-  // Of messages with one reply each.
-  StoreReply Next() {
-    std::string_view frame;
-    while (!in_.Next(&frame)) {
-      const auto [to, room] = in_.Room(4096);
-      const ssize_t got = recv(fd_, to, room, 0);
-      if (got <= 0) {
-        ADD_FAILURE() << "nothing comes";
-        return {};
-      }
-      in_.Taken(static_cast<std::size_t>(got));
+  // Exactly so many bytes; fewer if the stream ends.
+  std::string Read(std::size_t count) {
+    std::string bytes(count, '\0');
+    std::size_t got = 0;
+    while (got < count) {
+      const ssize_t more = recv(fd_, bytes.data() + got, count - got, 0);
+      if (more <= 0) break;
+      got += static_cast<std::size_t>(more);
     }
-    v1::StoreReplies message;
-    EXPECT_TRUE(message.ParseFromString(std::string(frame)));
-    EXPECT_EQ(message.replies_size(), 1);
-    return FromProto(std::move(message)).at(0);
+    bytes.resize(got);
+    return bytes;
   }
   // The other side has ended the stream.
   bool IsAtEnd() {
@@ -74,7 +61,6 @@ class RawWorker {
 
  private:
   int fd_;
-  FrameReader in_;
 };
 
 }  // namespace ddprun

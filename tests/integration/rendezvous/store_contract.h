@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/client/store_client.h"
+#include "rendezvous/tcpstore/store_client.h"
 
 namespace ddprun {
 

@@ -10,10 +10,16 @@
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
+#include "tests/testing/tcpstore_requests.h"
 
 namespace ddprun {
 namespace {
 
+using tcpstore::kHello;
+using tcpstore::Request;
+using tcpstore::Terms;
+using tcpstore::Text;
+using tcpstore::U64;
 using ::testing::HasSubstr;
 
 // Of an agent that reaches the service over its connection, and of one whose process it is in.
@@ -78,21 +84,11 @@ TEST_P(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
 
 // The pops of a worker that has gone must not take the values that others wait for.
 TEST_P(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
-  constexpr std::uint64_t kPops = 20'000;
-  RawWorker worker(dir_ / "s");
-  StoreBatch batch;
-  for (std::uint64_t id = 1; id <= kPops; ++id) {
-    StoreOp pop = WithTimeout(MakeOp(StoreVerb::kQueuePop, {"q"}), std::chrono::seconds(60));
-    pop.round = RoundId{1};
-    batch.requests.push_back({id, std::move(pop)});
+  constexpr std::uint64_t kPops = 200;
+  for (std::uint64_t i = 0; i < kPops; ++i) {
+    RawWorker worker(dir_ / "s");
+    worker.Write(kHello + Terms(1, /*timeout_ms=*/60'000) + Request(15, Text("q")));
   }
-  // A stream keeps its order: once this is answered, the pops before it wait in the service.
-  StoreOp last = MakeOp(StoreVerb::kNumKeys, {});
-  last.round = RoundId{1};
-  batch.requests.push_back({kPops + 1, std::move(last)});
-  worker.Send(std::move(batch));
-  EXPECT_EQ(worker.Next().id, kPops + 1);
-  worker.Close();
   auto other = Connect();
   std::uint64_t pushed = 0;
   do {
@@ -103,21 +99,28 @@ TEST_P(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
 
 TEST_P(StoreProxyTest, AWorkerOfAnotherProtocolIsToldSo) {
   RawWorker worker(dir_ / "s");
-  v1::StoreRequests greeting;
-  greeting.mutable_hello()->set_protocol_version(999);
-  worker.Write(ToFrame(greeting));
-  const StoreReply reply = worker.Next();
-  EXPECT_EQ(reply.id, 0u);
-  EXPECT_EQ(reply.result.status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(reply.result.status.message()), HasSubstr("protocol 999"));
+  worker.Write(kHello + Terms(1, 0, /*version=*/999) + Request(7));
+  EXPECT_EQ(worker.Read(1),
+            std::string(1, static_cast<char>(absl::StatusCode::kFailedPrecondition)));
+  EXPECT_THAT(worker.Read(4096), HasSubstr("the worker speaks protocol 999"));
+  EXPECT_TRUE(worker.IsAtEnd());
+}
+
+// Of a request with terms that the agent cannot read, the reason comes back.
+TEST_P(StoreProxyTest, AKeyThatIsTooLongIsToldToItsWorker) {
+  RawWorker worker(dir_ / "s");
+  worker.Write(kHello + Terms(1) + Request(3, U64(kKeyBytesMax + 1)));
+  EXPECT_EQ(worker.Read(1),
+            std::string(1, static_cast<char>(absl::StatusCode::kResourceExhausted)));
+  EXPECT_THAT(worker.Read(4096), HasSubstr("a key of 8193 bytes; at most 8192 are allowed"));
   EXPECT_TRUE(worker.IsAtEnd());
 }
 
 // What is no message ends its own stream and nobody else's.
 TEST_P(StoreProxyTest, GarbageEndsItsStream) {
   auto other = Connect();
-  for (const std::string& garbage :
-       {std::string("\xff\xff\xff\xff", 4), std::string("\4\0\0\0\xff\xff\xff\xff", 8)}) {
+  for (const std::string& garbage : {std::string("\xff\xff\xff\xff", 4), kHello + Request(18),
+                                     kHello + Request(1, U64(~0ull))}) {
     RawWorker worker(dir_ / "s");
     worker.Write(garbage);
     EXPECT_TRUE(worker.IsAtEnd());

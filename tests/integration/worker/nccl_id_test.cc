@@ -79,8 +79,8 @@ TEST(NcclId, ARestartNeverSeesAnOldRoundsIds) {
   ASSERT_TRUE(proxy.ok());
   const auto connect = [&folder](RoundId round) {
     return DefaultGroupStore(
-        RendezvousStore::Connect({.target = "unix:" + (folder / "agent.sock"), .round = round},
-                                 std::chrono::seconds(20)),
+        AgentStore::Connect({.target = "unix:" + (folder / "agent.sock"), .round = round},
+                            std::chrono::seconds(20)),
         "cuda");
   };
   constexpr int kRanks = 5;

@@ -11,7 +11,7 @@
 #include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
-#include "worker/distributed/rendezvous_store.h"
+#include "worker/distributed/agent_store.h"
 
 namespace ddprun {
 
@@ -48,12 +48,11 @@ class Service {
   RoundId round() const { return round_; }
   StoreProxy& proxy() { return *proxy_; }
 
-  c10::intrusive_ptr<RendezvousStore> ConnectThroughProxy(std::chrono::milliseconds timeout) const {
+  c10::intrusive_ptr<AgentStore> ConnectThroughProxy(std::chrono::milliseconds timeout) const {
     return Connect(socket_path(), timeout);
   }
 
-  c10::intrusive_ptr<RendezvousStore> ConnectThroughOtherProxy(
-      std::chrono::milliseconds timeout) const {
+  c10::intrusive_ptr<AgentStore> ConnectThroughOtherProxy(std::chrono::milliseconds timeout) const {
     return Connect(folder_ / "other.sock", timeout);
   }
 
@@ -67,9 +66,9 @@ class Service {
   }
 
  private:
-  c10::intrusive_ptr<RendezvousStore> Connect(const std::string& path,
-                                              std::chrono::milliseconds timeout) const {
-    return RendezvousStore::Connect({.target = "unix:" + path, .round = round_}, timeout);
+  c10::intrusive_ptr<AgentStore> Connect(const std::string& path,
+                                         std::chrono::milliseconds timeout) const {
+    return AgentStore::Connect({.target = "unix:" + path, .round = round_}, timeout);
   }
 
   const TempDir folder_;

@@ -29,10 +29,10 @@ TEST(StoreErrors, AnOldRoundIsRefusedAndItsWaitsEnd) {
 
 TEST(StoreErrors, AnAgentThatIsNotThereIsANetworkErrorThatNamesIt) {
   try {
-    RendezvousStore::Connect({.target = "unix:/nonexistent/agent.sock",
-                              .round = RoundId{1},
-                              .connect_timeout = milliseconds(200)},
-                             kStoreTimeout);
+    AgentStore::Connect({.target = "unix:/nonexistent/agent.sock",
+                         .round = RoundId{1},
+                         .connect_timeout = milliseconds(200)},
+                        kStoreTimeout);
     FAIL() << "connected to nothing";
   } catch (const c10::DistNetworkError& error) {
     EXPECT_THAT(error.what_without_backtrace(), HasSubstr("/nonexistent/agent.sock"));

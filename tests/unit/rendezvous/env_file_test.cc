@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -129,9 +129,9 @@ constexpr Limit kRendezvousLimits[] = {
     DDPRUN_LIMIT(kResetsAtOnceMax),
     DDPRUN_LIMIT(kResetsPerSecondMax),
     DDPRUN_LIMIT(kKeptMessageBytes),
-    DDPRUN_LIMIT(kLargeFrameBytes),
-    DDPRUN_LIMIT(kLargeFramesBytesMax),
-    DDPRUN_LIMIT(kLargeFrameTimeout),
+    DDPRUN_LIMIT(kLargeRequestBytes),
+    DDPRUN_LIMIT(kLargeRequestsMax),
+    DDPRUN_LIMIT(kLargeRequestTimeout),
     DDPRUN_LIMIT(kQuietWatchesMax),
     DDPRUN_LIMIT(kFaultsUnderWayMax),
     DDPRUN_LIMIT(kFaultDurationMax),
@@ -218,8 +218,7 @@ constexpr LimitOrder kRendezvousOrder[] = {
     DDPRUN_ORDER(kJournalSegmentBytesMax, kJournalQueueBytesMax),
     DDPRUN_ORDER(kJournalSyncInterval, kJournalAnswerTimeout),
     DDPRUN_ORDER(kKeptMessageBytes, kMessageBytesMax),
-    DDPRUN_ORDER(kLargeFrameBytes, kMessageBytesMax),
-    DDPRUN_ORDER(kMessageBytesMax, kLargeFramesBytesMax),
+    DDPRUN_ORDER(kLargeRequestBytes, kMessageBytesMax),
     DDPRUN_ORDER(kScrapeTimeout, kHandshakeTimeout)};
 
 TEST(RendezvousLimitsTest, EachIsInTheTableAndPositive) {

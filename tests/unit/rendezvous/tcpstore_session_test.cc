@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol of torch's TCPStore, byte by byte, in front of the real store.
-#include "rendezvous/proxy/tcpstore_session.h"
+#include "rendezvous/tcpstore/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "rendezvous/base/limits.h"
@@ -17,6 +18,7 @@ namespace {
 using std::string_literals::operator""s;
 using tcpstore::kHello;
 using tcpstore::Request;
+using tcpstore::Terms;
 using tcpstore::Text;
 using tcpstore::U64;
 using ::testing::HasSubstr;
@@ -247,6 +249,97 @@ TEST_F(TcpStoreSessionTest, WhatIsNoRequestEndsTheConnection) {
     EXPECT_TRUE(session.TakeRequests().empty());
     EXPECT_FALSE(session.wants_input());
   }
+}
+
+std::string Status(absl::StatusCode code, const std::string& message) {
+  return std::string(1, static_cast<char>(code)) + Text(message);
+}
+
+TEST_F(TcpStoreSessionTest, ARequestWithTermsHasAReplyThatBeginsWithAStatus) {
+  const std::string ok(1, '\0');
+  const std::string terms = Terms(7);
+  EXPECT_EQ(Ask(terms + Request(1, Text("k"), Text("v"))), ok);
+  EXPECT_EQ(Ask(terms + Request(3, Text("k"))), ok + Text("v"));
+  EXPECT_EQ(Ask(terms + Request(2, Text("k"), Text("v"), Text("w"))), ok + Text("w"));
+  EXPECT_EQ(Ask(terms + Request(4, Text("n"), U64(5))), ok + U64(5));
+  EXPECT_EQ(Ask(terms + Request(5, Keys({"k", "n"}))), ok + "\0"s);
+  EXPECT_EQ(Ask(terms + Request(6, Keys({"k"}))), ok + "\0"s);
+  EXPECT_EQ(Ask(terms + Request(9, Text("k"), Text("x"))), ok);
+  EXPECT_EQ(Ask(terms + Request(10, Keys({"k", "n"}))), ok + Text("wx") + Text("5"));
+  EXPECT_EQ(Ask(terms + Request(11, U64(1), Text("m"), Text("1"))), ok);
+  EXPECT_EQ(Ask(terms + Request(7)), ok + U64(3));
+  EXPECT_EQ(Ask(terms + Request(17)), ok + U64(3) + Text("k") + Text("m") + Text("n"));
+  EXPECT_EQ(Ask(terms + Request(8, Text("m"))), ok + U64(1));
+  EXPECT_EQ(Ask(terms + Request(14, Text("q"), Text("x"))), ok);
+  EXPECT_EQ(Ask(terms + Request(16, Text("q"))), ok + U64(1));
+  EXPECT_EQ(Ask(terms + Request(15, Text("q"))), ok + U64(1) + Text("x"));
+  EXPECT_EQ(Ask(Request(3, Text("none"))), Text("")) << "terms are of one request";
+}
+
+TEST_F(TcpStoreSessionTest, AnErrorOfARequestWithTermsHasItsReasonAndEndsNothing) {
+  Send(one, Request(1, Text("k"), Text("text")));
+  EXPECT_EQ(Ask(Terms(7) + Request(4, Text("k"), U64(1))),
+            Status(absl::StatusCode::kInvalidArgument,
+                   "cannot add to key 'k': its value 'text' is not a number of 64 bits"));
+  EXPECT_EQ(Ask(Terms(6) + Request(3, Text("k"))),
+            Status(absl::StatusCode::kAborted,
+                   "the store operation belongs to round 6, but the run is in round 7"));
+  EXPECT_THAT(Ask(Terms(7) + Request(3, Text("none"))), HasSubstr("waited 0 ms for key 'none'"));
+  EXPECT_THAT(Ask(Terms(7) + Request(10, Keys({"k", "none"}))), HasSubstr("'none'"));
+  EXPECT_EQ(Ask(Terms(7) + Request(15, Text("q")))[0],
+            static_cast<char>(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(one.session.status().ok());
+}
+
+TEST_F(TcpStoreSessionTest, ARequestWithTermsWaitsAsLongAsTheySay) {
+  Send(one, Terms(7, 1500) + Request(3, Text("late")));
+  ASSERT_TRUE(one.requests.back().op.has_value());
+  EXPECT_EQ(one.requests.back().op->timeout, std::chrono::milliseconds(1500));
+  EXPECT_FALSE(one.requests.back().alone);
+  EXPECT_EQ(Got(one), "");
+  Send(two, Request(1, Text("late"), Text("v")));
+  EXPECT_EQ(Got(one), "\0"s + Text("v"));
+  Send(one, Terms(7, -5) + Request(6, Keys({"never"})));
+  EXPECT_EQ(one.requests.back().op->timeout, std::chrono::milliseconds(0));
+  Send(one, Terms(7, std::numeric_limits<std::int64_t>::max()) + Request(6, Keys({"never"})));
+  EXPECT_EQ(one.requests.back().op->timeout, std::chrono::milliseconds(kStoreTimeoutMax));
+}
+
+TEST_F(TcpStoreSessionTest, ARequestThatCannotBeReadIsToldIfItHasTerms) {
+  EXPECT_EQ(Ask(Terms(7) + Request(3, U64(kKeyBytesMax + 1))),
+            Status(absl::StatusCode::kResourceExhausted,
+                   "a request of its TCPStore has a key of 8193 bytes; at most 8192 are allowed"));
+  EXPECT_FALSE(one.session.status().ok());
+  EXPECT_THAT((Send(two, Terms(7, 0, /*version=*/3)), Got(two)), HasSubstr("speaks protocol 3"));
+  EXPECT_FALSE(two.session.status().ok());
+}
+
+// Whatever comes in small pieces is read once: a reader that begins anew with each piece takes
+// hours for these.
+TEST_F(TcpStoreSessionTest, PiecesOfALargeRequestAreReadOnce) {
+  std::string request = Request(11, U64(100'000));
+  for (int i = 0; i < 100'000; ++i) request += Text(std::to_string(i)) + Text(std::string(50, 'v'));
+  constexpr std::size_t kPiece = 64;
+  TcpStoreSession session(kRound);
+  session.Receive(kHello);
+  EXPECT_FALSE(session.reads_large_request());
+  for (std::size_t at = 0; at < request.size(); at += kPiece) {
+    // The key or value that is being read counts with its length.
+    const bool may_be_either = at > kLargeRequestBytes / 2 && at <= kLargeRequestBytes;
+    ASSERT_TRUE(may_be_either || session.reads_large_request() == (at > kLargeRequestBytes)) << at;
+    session.Receive(std::string_view(request).substr(at, kPiece));
+  }
+  EXPECT_FALSE(session.reads_large_request());
+  const auto requests = session.TakeRequests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].op->keys.size(), 100'000u);
+  EXPECT_EQ(requests[0].op->keys.back(), "99999");
+}
+
+TEST_F(TcpStoreSessionTest, ARequestWhoseLengthIsKnownIsLargeAtOnce) {
+  TcpStoreSession session(kRound);
+  session.Receive(kHello + Request(1, Text("k"), U64(kLargeRequestBytes + 1)));
+  EXPECT_TRUE(session.reads_large_request());
 }
 
 TEST_F(TcpStoreSessionTest, ARequestHasALimitAsAWhole) {

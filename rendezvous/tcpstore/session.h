@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One connection of a client of torch's TCPStore, as a pure function of its bytes and the store's
-// replies. The protocol is that of torch 2.11 (TCPStoreBackend.hpp, TCPStoreLibUvBackend.cpp):
-// little-endian, an opcode of one byte and its fields, no lengths of messages, no ids. A key or a
-// value is a u64 length and that many bytes.
+// answers. The protocol is that of protocol.h, which has no lengths of messages and no ids.
 //
 // A client waits for the reply to each request that has one, so at most one such request is under
-// way; those without a reply (SET, APPEND, MULTI_SET, QUEUE_PUSH) may be pipelined before it. While
-// a WAIT is under way only its CANCEL_WAIT is read.
+// way. Those without a reply (SET, APPEND, MULTI_SET, QUEUE_PUSH) may be pipelined before it. While
+// a WAIT is under way only its CANCEL_WAIT is read. A request with terms has a reply whatever it
+// is, and an error of the store does not end its connection.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,7 +18,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "rendezvous/values/store_types.h"
+#include "rendezvous/tcpstore/protocol.h"
+#include "rendezvous/tcpstore/request_reader.h"
+#include "rendezvous/tcpstore/store_op.h"
 
 namespace ddprun {
 
@@ -31,7 +33,7 @@ class TcpStoreSession {
     bool alone = false;         // not to be coalesced with others'
   };
 
-  // Its operations belong to `round`.
+  // Its operations belong to `round` where they have no terms.
   explicit TcpStoreSession(RoundId round) : round_(round) {}
 
   // Bytes from the client.
@@ -44,46 +46,53 @@ class TcpStoreSession {
   std::string TakeOutput() { return std::exchange(out_, {}); }
   // False: nothing more is to be read until operations were answered.
   bool wants_input() const;
+  // An incomplete request takes, or will take, more than kLargeRequestBytes.
+  bool reads_large_request() const;
   // Not OK: the connection is to be closed. What the client sent was no request of this protocol
-  // (INVALID_ARGUMENT), or the store rejected an operation; the protocol cannot say why.
+  // (INVALID_ARGUMENT, RESOURCE_EXHAUSTED), it speaks another version of ours
+  // (FAILED_PRECONDITION), or the store rejected an operation; TCPStore's protocol cannot say why.
   const absl::Status& status() const { return status_; }
 
  private:
-  enum class Opcode : std::uint8_t;
-  class Cursor;
+  struct Terms {
+    RoundId round = kNoRound;
+    std::chrono::milliseconds timeout{0};
+  };
   struct UnderWay {  // the request that has a reply
     std::uint64_t id = 0;
-    Opcode opcode{};
-    std::string fields;  // of a WAIT or MULTI_GET, as they came, in case that it is asked again
-    bool done = false;   // a WAIT whose reply waits for silent operations before it
-    // Of a MULTI_GET that reads its keys one by one.
-    std::vector<std::string> keys;
-    std::vector<std::string> values;
+    StoreOp op;  // of a WAIT or MULTI_GET, in case that it is asked again
+    bool has_terms = false;
+    bool done = false;                // a WAIT whose reply waits for silent operations before it
+    std::vector<std::string> values;  // of a MULTI_GET that reads its keys one by one
+    bool one_by_one = false;
   };
 
   void Parse();
-  bool ParseOne();
-  void Dispatch(Opcode opcode, Cursor& cursor);
-  static std::optional<StoreVerb> VerbOf(Opcode opcode);
-  StoreOp OperationOf(StoreVerb verb, Cursor& cursor) const;
-  void Ask(Opcode opcode, StoreOp op);
+  bool TakeOne();
+  void Dispatch(tcpstore::ClientRequest request);
+  void TakeTerms(const tcpstore::ClientRequest& request);
+  void Ask(StoreOp op);
   void Send(StoreOp op);
   void CancelWait();
   void Reply(const StoreResult& result);
+  void ReplyWithStatus(const StoreResult& result);
+  void PutResult(StoreVerb verb, const StoreResult& result);
   void StopWaitingIfSilent();
   void GoOnOneByOne(const StoreResult& result);
+  void Fail(absl::Status status);
+  void PutStatus(const absl::Status& status);
   void Put8(std::uint8_t value) { out_.push_back(static_cast<char>(value)); }
   void Put64(std::int64_t value);
-  void PutBytes(const std::string& value);
+  void PutBytes(absl::string_view value);
 
   const RoundId round_;
   bool greeted_ = false;
-  std::string in_;
-  std::size_t begin_ = 0;  // what of it is not parsed yet
+  tcpstore::RequestReader in_;
   std::string out_;
   std::vector<Request> requests_;
   std::uint64_t last_id_ = 0;
   absl::flat_hash_set<std::uint64_t> silent_;  // operations without a reply that are under way
+  std::optional<Terms> terms_;                 // of the next request
   std::optional<UnderWay> under_way_;
   absl::Status status_;
 };

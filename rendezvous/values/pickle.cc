@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/base/pickle.h"
+#include "rendezvous/values/pickle.h"
 
 #include <bit>
 #include <string>

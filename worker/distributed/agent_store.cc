@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/distributed/rendezvous_store.h"
+#include "worker/distributed/agent_store.h"
 
 #include <c10/util/Exception.h>
 
@@ -58,71 +58,69 @@ std::string KeyList(const std::vector<std::string>& keys) {
 
 }  // namespace
 
-RendezvousStore::RendezvousStore(std::shared_ptr<StoreClient> client,
-                                 std::chrono::milliseconds timeout)
+AgentStore::AgentStore(std::shared_ptr<StoreClient> client, std::chrono::milliseconds timeout)
     : c10d::Store(timeout), client_(std::move(client)) {}
 
-c10::intrusive_ptr<RendezvousStore> RendezvousStore::Connect(StoreClient::Options options,
-                                                             std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<AgentStore> AgentStore::Connect(StoreClient::Options options,
+                                                   std::chrono::milliseconds timeout) {
   absl::StatusOr<std::shared_ptr<StoreClient>> client = StoreClient::Connect(std::move(options));
   if (!client.ok()) C10_THROW_ERROR(DistNetworkError, std::string(client.status().message()));
-  return c10::make_intrusive<RendezvousStore>(*std::move(client), timeout);
+  return c10::make_intrusive<AgentStore>(*std::move(client), timeout);
 }
 
-StoreResult RendezvousStore::Call(StoreOp op) const {
+StoreResult AgentStore::Call(StoreOp op) const {
   StoreResult result = client_->Call(op);
   if (!result.status.ok()) ThrowStatus(result.status, op);
   return result;
 }
 
-c10::intrusive_ptr<c10d::Store> RendezvousStore::clone() {
-  return c10::make_intrusive<RendezvousStore>(client_, timeout_);
+c10::intrusive_ptr<c10d::Store> AgentStore::clone() {
+  return c10::make_intrusive<AgentStore>(client_, timeout_);
 }
 
-void RendezvousStore::set(const std::string& key, const Bytes& value) {
+void AgentStore::set(const std::string& key, const Bytes& value) {
   Call({.verb = StoreVerb::kSet, .keys = {key}, .values = {ToString(value)}});
 }
 
-Bytes RendezvousStore::compareSet(const std::string& key, const Bytes& expected,
-                                  const Bytes& desired) {
+Bytes AgentStore::compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) {
   const StoreResult result = Call({.verb = StoreVerb::kCompareSet,
                                    .keys = {key},
                                    .values = {ToString(expected), ToString(desired)}});
   return ToBytes(result.values.at(0));
 }
 
-Bytes RendezvousStore::get(const std::string& key) {
+Bytes AgentStore::get(const std::string& key) {
   const StoreResult result =
       Call({.verb = StoreVerb::kGet, .keys = {key}, .timeout = WaitLimit(timeout_)});
   return ToBytes(result.values.at(0));
 }
 
-int64_t RendezvousStore::add(const std::string& key, int64_t value) {
+int64_t AgentStore::add(const std::string& key, int64_t value) {
   return Call({.verb = StoreVerb::kAdd, .keys = {key}, .number = value}).number;
 }
 
-bool RendezvousStore::deleteKey(const std::string& key) {
+bool AgentStore::deleteKey(const std::string& key) {
   return Call({.verb = StoreVerb::kDelete, .keys = {key}}).number != 0;
 }
 
-bool RendezvousStore::check(const std::vector<std::string>& keys) {
+bool AgentStore::check(const std::vector<std::string>& keys) {
   return Call({.verb = StoreVerb::kCheck, .keys = keys}).number != 0;
 }
 
-int64_t RendezvousStore::getNumKeys() { return Call({.verb = StoreVerb::kNumKeys}).number; }
+int64_t AgentStore::getNumKeys() { return Call({.verb = StoreVerb::kNumKeys}).number; }
 
-void RendezvousStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
+void AgentStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
-void RendezvousStore::wait(const std::vector<std::string>& keys,
-                           const std::chrono::milliseconds& timeout) {
+void AgentStore::wait(const std::vector<std::string>& keys,
+                      const std::chrono::milliseconds& timeout) {
   Call({.verb = StoreVerb::kWait, .keys = keys, .timeout = WaitLimit(timeout)});
 }
 
-void RendezvousStore::append(const std::string& key, const Bytes& value) {
+void AgentStore::append(const std::string& key, const Bytes& value) {
   Call({.verb = StoreVerb::kAppend, .keys = {key}, .values = {ToString(value)}});
 }
 
-std::vector<Bytes> RendezvousStore::multiGet(const std::vector<std::string>& keys) {
+std::vector<Bytes> AgentStore::multiGet(const std::vector<std::string>& keys) {
   const StoreResult result =
       Call({.verb = StoreVerb::kMultiGet, .keys = keys, .timeout = WaitLimit(timeout_)});
   std::vector<Bytes> values;
@@ -131,27 +129,26 @@ std::vector<Bytes> RendezvousStore::multiGet(const std::vector<std::string>& key
   return values;
 }
 
-void RendezvousStore::multiSet(const std::vector<std::string>& keys,
-                               const std::vector<Bytes>& values) {
+void AgentStore::multiSet(const std::vector<std::string>& keys, const std::vector<Bytes>& values) {
   Call({.verb = StoreVerb::kMultiSet, .keys = keys, .values = ToStrings(values)});
 }
 
-void RendezvousStore::queuePush(const std::string& key, const Bytes& value) {
+void AgentStore::queuePush(const std::string& key, const Bytes& value) {
   Call({.verb = StoreVerb::kQueuePush, .keys = {key}, .values = {ToString(value)}});
 }
 
-Bytes RendezvousStore::queuePop(const std::string& key, bool block) {
+Bytes AgentStore::queuePop(const std::string& key, bool block) {
   const auto timeout = block ? WaitLimit(timeout_) : std::chrono::milliseconds(0);
   const StoreResult result =
       Call({.verb = StoreVerb::kQueuePop, .keys = {key}, .timeout = timeout});
   return ToBytes(result.values.at(0));
 }
 
-int64_t RendezvousStore::queueLen(const std::string& key) {
+int64_t AgentStore::queueLen(const std::string& key) {
   return Call({.verb = StoreVerb::kQueueLen, .keys = {key}}).number;
 }
 
-std::vector<std::string> RendezvousStore::listKeys() {
+std::vector<std::string> AgentStore::listKeys() {
   return Call({.verb = StoreVerb::kListKeys}).keys;
 }
 

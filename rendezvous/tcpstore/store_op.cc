@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/values/store_types.h"
+#include "rendezvous/tcpstore/store_op.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/security/env_file.h"
+#include "rendezvous/base/env_file.h"
 
-#include <openssl/crypto.h>
+#include <string.h>
 
 #include <algorithm>
 
@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "rendezvous/security/token.h"
 
 namespace ddprun {
 namespace {
@@ -104,7 +103,7 @@ bool IsVariableName(absl::string_view name) {
 }
 
 void Wipe(std::string& secret) {
-  OPENSSL_cleanse(secret.data(), secret.size());
+  explicit_bzero(secret.data(), secret.size());
   secret.clear();
 }
 

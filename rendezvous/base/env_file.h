@@ -12,6 +12,9 @@
 
 namespace ddprun {
 
+// Has the run's secret.
+inline constexpr char kTokenVariable[] = "DDPRUN_TOKEN";
+
 struct EnvFile {
   std::vector<std::pair<std::string, std::string>> variables;  // in order, without DDPRUN_TOKEN
   // The value of DDPRUN_TOKEN; empty: it is not set there. The caller wipes it.

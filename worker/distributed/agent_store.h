@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/client/store_client.h"
+#include "rendezvous/tcpstore/store_client.h"
 
 namespace ddprun {
 
@@ -22,14 +22,14 @@ namespace ddprun {
 //                             a number, a limit of the service, or a round that is over
 //   c10::DistQueueEmptyError  queuePop() without waiting, and nothing is there
 //   c10::DistNetworkError     the connection to the agent is gone
-class RendezvousStore : public c10d::Store {
+class AgentStore : public c10d::Store {
  public:
-  explicit RendezvousStore(std::shared_ptr<StoreClient> client,
-                           std::chrono::milliseconds timeout = kDefaultTimeout);
+  explicit AgentStore(std::shared_ptr<StoreClient> client,
+                      std::chrono::milliseconds timeout = kDefaultTimeout);
 
   // Connects to an agent; throws c10::DistNetworkError if it is not reached in time.
-  static c10::intrusive_ptr<RendezvousStore> Connect(StoreClient::Options options,
-                                                     std::chrono::milliseconds timeout);
+  static c10::intrusive_ptr<AgentStore> Connect(StoreClient::Options options,
+                                                std::chrono::milliseconds timeout);
 
   // With a timeout of its own, over the same connection.
   c10::intrusive_ptr<c10d::Store> clone() override;

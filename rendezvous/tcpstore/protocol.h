@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The requests of torch's TCPStore, as TCPStoreBackend.hpp numbers them and TCPStore.cpp writes
+// them, and one of our own. A request is an opcode, one byte, and its fields; numbers are in
+// little-endian order, a key or a value is a u64 length and that many bytes.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "rendezvous/tcpstore/store_op.h"
+
+namespace ddprun::tcpstore {
+
+// Numbers are copied as they are.
+static_assert(std::endian::native == std::endian::little);
+
+enum class Opcode : std::uint8_t {
+  kValidate = 0,
+  kSet,
+  kCompareSet,
+  kGet,
+  kAdd,
+  kCheck,
+  kWait,
+  kNumKeys,
+  kDelete,
+  kAppend,
+  kMultiGet,
+  kMultiSet,
+  kCancelWait,
+  kPing,
+  kQueuePush,
+  kQueuePop,
+  kQueueLen,
+  kListKeys,
+  // Ours, and far from those that torch may add: the terms of the request that follows, which are
+  // the version of ddprun's protocol, the round that it belongs to, and its timeout in
+  // milliseconds. Each such request has a reply, which begins with a status: the code of absl as
+  // one byte, and if that is not 0 the message and nothing else.
+  kTerms = 0x80,
+};
+
+struct RequestKind {
+  Opcode opcode{};
+  // k: key, v: value, n: i64, i: u32; after *, a u64, the rest comes as many times.
+  std::string_view fields;
+  std::optional<StoreVerb> verb;  // absent: not for the store
+};
+
+inline constexpr std::array kRequestKinds = {
+    RequestKind{Opcode::kValidate, "i", {}},
+    RequestKind{Opcode::kSet, "kv", StoreVerb::kSet},
+    RequestKind{Opcode::kCompareSet, "kvv", StoreVerb::kCompareSet},
+    RequestKind{Opcode::kGet, "k", StoreVerb::kGet},
+    RequestKind{Opcode::kAdd, "kn", StoreVerb::kAdd},
+    RequestKind{Opcode::kCheck, "*k", StoreVerb::kCheck},
+    RequestKind{Opcode::kWait, "*k", StoreVerb::kWait},
+    RequestKind{Opcode::kNumKeys, "", StoreVerb::kNumKeys},
+    RequestKind{Opcode::kDelete, "k", StoreVerb::kDelete},
+    RequestKind{Opcode::kAppend, "kv", StoreVerb::kAppend},
+    RequestKind{Opcode::kMultiGet, "*k", StoreVerb::kMultiGet},
+    RequestKind{Opcode::kMultiSet, "*kv", StoreVerb::kMultiSet},
+    RequestKind{Opcode::kCancelWait, "", {}},
+    RequestKind{Opcode::kPing, "i", {}},
+    RequestKind{Opcode::kQueuePush, "kv", StoreVerb::kQueuePush},
+    RequestKind{Opcode::kQueuePop, "k", StoreVerb::kQueuePop},
+    RequestKind{Opcode::kQueueLen, "k", StoreVerb::kQueueLen},
+    RequestKind{Opcode::kListKeys, "", StoreVerb::kListKeys},
+    RequestKind{Opcode::kTerms, "inn", {}},
+};
+
+// Null: there is none.
+constexpr const RequestKind* FindKind(Opcode opcode) {
+  for (const RequestKind& kind : kRequestKinds) {
+    if (kind.opcode == opcode) return &kind;
+  }
+  return nullptr;
+}
+constexpr const RequestKind* FindKind(StoreVerb verb) {
+  for (const RequestKind& kind : kRequestKinds) {
+    if (kind.verb == verb) return &kind;
+  }
+  return nullptr;
+}
+
+// The field of kValidate, with which a client begins.
+inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
+
+// Replies of one byte.
+inline constexpr std::uint8_t kStopWaiting = 0;
+inline constexpr std::uint8_t kWaitCancelled = 1;
+inline constexpr std::uint8_t kReady = 0;
+inline constexpr std::uint8_t kNotReady = 1;
+
+}  // namespace ddprun::tcpstore

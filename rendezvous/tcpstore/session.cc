@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/tcpstore/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/version.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+using tcpstore::Opcode;
+
+// Unparsed input up to which more is read while operations are under way.
+constexpr std::size_t kReadAhead = 64 * 1024;
+
+bool IsSilent(StoreVerb verb) {
+  return verb == StoreVerb::kSet || verb == StoreVerb::kAppend || verb == StoreVerb::kMultiSet ||
+         verb == StoreVerb::kQueuePush;
+}
+
+}  // namespace
+
+void TcpStoreSession::Receive(std::string_view bytes) {
+  if (!status_.ok()) return;
+  in_.Append(bytes);
+  Parse();
+}
+
+bool TcpStoreSession::wants_input() const {
+  const bool blocked = silent_.size() >= kTcpStoreOpsMax || under_way_.has_value();
+  return status_.ok() && (!blocked || in_.held() < kReadAhead);
+}
+
+bool TcpStoreSession::reads_large_request() const {
+  return status_.ok() && !under_way_.has_value() && in_.first_bytes() > kLargeRequestBytes;
+}
+
+void TcpStoreSession::Parse() {
+  while (status_.ok() && TakeOne()) {
+  }
+}
+
+// True: a request was taken, and there may be another.
+bool TcpStoreSession::TakeOne() {
+  if (silent_.size() >= kTcpStoreOpsMax) return false;
+  const std::optional<Opcode> opcode = in_.Peek();
+  if (!opcode) return false;
+  if (under_way_.has_value() && (under_way_->op.verb != StoreVerb::kWait || under_way_->has_terms ||
+                                 *opcode != Opcode::kCancelWait)) {
+    return false;
+  }
+  if (!greeted_ && *opcode != Opcode::kValidate) {
+    Fail(absl::InvalidArgumentError("it does not speak the protocol of torch's TCPStore"));
+    return false;
+  }
+  std::optional<tcpstore::ClientRequest> request = in_.Next();
+  if (!in_.status().ok()) Fail(in_.status());
+  if (!request) return false;
+  Dispatch(*std::move(request));
+  return true;
+}
+
+void TcpStoreSession::Dispatch(tcpstore::ClientRequest request) {
+  if (const std::optional<StoreVerb> verb = request.kind->verb) {
+    return Ask({.verb = *verb,
+                .round = round_,
+                .keys = std::move(request.keys),
+                .values = std::move(request.values),
+                .number = request.numbers.empty() ? 0 : request.numbers[0]});
+  }
+  switch (request.kind->opcode) {
+    case Opcode::kValidate:
+      greeted_ = request.numbers[0] == tcpstore::kMagic;
+      if (!greeted_) {
+        Fail(absl::InvalidArgumentError(
+            "a request of its TCPStore begins with a wrong magic number"));
+      }
+      return;
+    case Opcode::kPing: {
+      const auto nonce = static_cast<std::uint32_t>(request.numbers[0]);
+      out_.append(reinterpret_cast<const char*>(&nonce), sizeof nonce);
+      return;
+    }
+    case Opcode::kTerms:
+      return TakeTerms(request);
+    default:
+      return CancelWait();
+  }
+}
+
+void TcpStoreSession::TakeTerms(const tcpstore::ClientRequest& request) {
+  terms_ = Terms{.round = RoundId{static_cast<std::uint64_t>(request.numbers[1])},
+                 .timeout = std::clamp<std::chrono::milliseconds>(
+                     std::chrono::milliseconds(request.numbers[2]), {}, kStoreTimeoutMax)};
+  if (request.numbers[0] == kProtocolVersion) return;
+  Fail(absl::FailedPreconditionError(absl::StrCat(
+      "the worker speaks protocol ", request.numbers[0], ", its agent speaks protocol ",
+      kProtocolVersion, "; start the program with the ddprun that it was built with")));
+}
+
+void TcpStoreSession::Ask(StoreOp op) {
+  const std::optional<Terms> terms = std::exchange(terms_, std::nullopt);
+  if (!terms && IsSilent(op.verb)) {
+    requests_.push_back({++last_id_, std::move(op), /*alone=*/true});
+    silent_.insert(last_id_);
+    return;
+  }
+  under_way_ = UnderWay{.has_terms = terms.has_value()};
+  if (terms) {
+    op.round = terms->round;
+    if (MayWait(op.verb)) op.timeout = terms->timeout;
+  } else if (op.verb == StoreVerb::kWait) {
+    op.timeout = kStoreTimeoutMax;  // the client has one of its own, and cancels
+  }
+  if (MayWait(op.verb) && !terms) under_way_->op = op;
+  under_way_->op.verb = op.verb;
+  Send(std::move(op));
+}
+
+// A WAIT for one key may be one for a queue, of which each value ends one WAIT. What follows silent
+// operations must come after them; of a WAIT, whose keys can only have become more, the reply.
+void TcpStoreSession::Send(StoreOp op) {
+  const bool is_wait = op.verb == StoreVerb::kWait && !under_way_->has_terms;
+  const bool alone = is_wait ? op.keys.size() == 1 : !silent_.empty();
+  under_way_->id = ++last_id_;
+  requests_.push_back({last_id_, std::move(op), alone});
+}
+
+void TcpStoreSession::StopWaitingIfSilent() {
+  if (!under_way_.has_value() || !under_way_->done || !silent_.empty()) return;
+  under_way_.reset();
+  Put8(tcpstore::kStopWaiting);
+}
+
+// Both a client whose WAIT is under way and one whose WAIT was answered meanwhile expect this.
+void TcpStoreSession::CancelWait() {
+  if (under_way_.has_value()) {
+    requests_.push_back({under_way_->id, std::nullopt, false});
+    under_way_.reset();
+  }
+  Put8(tcpstore::kWaitCancelled);
+}
+
+void TcpStoreSession::Answer(std::uint64_t id, const StoreResult& result) {
+  if (!status_.ok()) return;
+  if (silent_.erase(id) > 0) {
+    status_ = result.status;
+    if (status_.ok()) StopWaitingIfSilent();
+  } else if (under_way_.has_value() && under_way_->id == id) {
+    if (under_way_->has_terms) {
+      ReplyWithStatus(result);
+    } else {
+      Reply(result);
+    }
+  }
+  Parse();
+}
+
+void TcpStoreSession::ReplyWithStatus(const StoreResult& result) {
+  PutStatus(result.status);
+  if (result.status.ok()) PutResult(under_way_->op.verb, result);
+  under_way_.reset();
+}
+
+void TcpStoreSession::Reply(const StoreResult& result) {
+  const StoreVerb verb = under_way_->op.verb;
+  const absl::Status& status = result.status;
+  if (verb == StoreVerb::kMultiGet) return GoOnOneByOne(result);
+  if (verb == StoreVerb::kWait && absl::IsDeadlineExceeded(status)) return Send(under_way_->op);
+  if (verb == StoreVerb::kWait && status.ok()) {
+    under_way_->done = true;
+    return StopWaitingIfSilent();
+  }
+  under_way_.reset();
+  if (verb == StoreVerb::kGet && absl::IsDeadlineExceeded(status)) return PutBytes("");
+  // The length before; a client asks only whether it is 0.
+  if (verb == StoreVerb::kQueuePop && absl::IsNotFound(status)) return Put64(0);
+  if (!status.ok()) {
+    status_ = status;
+    return;
+  }
+  PutResult(verb, result);
+}
+
+void TcpStoreSession::PutResult(StoreVerb verb, const StoreResult& result) {
+  switch (verb) {
+    case StoreVerb::kSet:
+    case StoreVerb::kAppend:
+    case StoreVerb::kMultiSet:
+    case StoreVerb::kQueuePush:
+      return;
+    case StoreVerb::kWait:
+      return Put8(tcpstore::kStopWaiting);
+    case StoreVerb::kCheck:
+      return Put8(result.number == 1 ? tcpstore::kReady : tcpstore::kNotReady);
+    case StoreVerb::kQueuePop:
+      Put64(1);
+      return PutBytes(result.values[0]);
+    case StoreVerb::kGet:
+    case StoreVerb::kCompareSet:
+    case StoreVerb::kMultiGet:
+      for (const std::string& value : result.values) PutBytes(value);
+      return;
+    case StoreVerb::kListKeys:
+      Put64(static_cast<std::int64_t>(result.keys.size()));
+      for (const std::string& key : result.keys) PutBytes(key);
+      return;
+    case StoreVerb::kAdd:
+    case StoreVerb::kDelete:
+    case StoreVerb::kNumKeys:
+    case StoreVerb::kQueueLen:
+      return Put64(result.number);
+  }
+}
+
+// A MULTI_GET has an empty value for each key that does not exist, the store's MULTI_GET none at
+// all. torch's client waits for the keys first, so this is rare.
+void TcpStoreSession::GoOnOneByOne(const StoreResult& result) {
+  UnderWay& under_way = *under_way_;
+  const bool missing = absl::IsDeadlineExceeded(result.status);
+  if (!result.status.ok() && !missing) {
+    status_ = result.status;
+    return;
+  }
+  if (under_way.one_by_one) {
+    under_way.values.push_back(missing ? "" : result.values[0]);
+  } else if (!missing) {
+    PutResult(StoreVerb::kMultiGet, result);
+    under_way_.reset();
+    return;
+  }
+  under_way.one_by_one = true;
+  const std::vector<std::string>& keys = under_way.op.keys;
+  if (under_way.values.size() < keys.size()) {
+    return Send(
+        {.verb = StoreVerb::kGet, .round = round_, .keys = {keys[under_way.values.size()]}});
+  }
+  for (const std::string& value : under_way.values) PutBytes(value);
+  under_way_.reset();
+}
+
+// A client whose request has terms is told why.
+void TcpStoreSession::Fail(absl::Status status) {
+  if (terms_) PutStatus(status);
+  status_ = std::move(status);
+}
+
+void TcpStoreSession::PutStatus(const absl::Status& status) {
+  Put8(static_cast<std::uint8_t>(status.code()));
+  if (!status.ok()) PutBytes(status.message());
+}
+
+void TcpStoreSession::Put64(std::int64_t value) {
+  out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void TcpStoreSession::PutBytes(absl::string_view value) {
+  Put64(static_cast<std::int64_t>(value.size()));
+  out_.append(value.data(), value.size());
+}
+
+}  // namespace ddprun
