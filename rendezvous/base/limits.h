@@ -34,8 +34,11 @@ inline constexpr std::size_t kStoreBatchOps = 4096;
 inline constexpr std::size_t kRememberedAnswersMax = 2 * kStreamOpsMax;
 inline constexpr std::size_t kRememberedBytesMax = 256u << 20;
 inline constexpr std::size_t kUnsaidAnswersMax = 1024;
-// Streams of workers on one agent's socket.
+// Connections to the store of one agent, and those of them that may be TCP, where the process may
+// open twice as many files: whatever connects there, each worker of the node has a place at the
+// unix socket.
 inline constexpr std::size_t kWorkerStreamsMax = 16'384;
+inline constexpr std::size_t kTcpStreamsMax = 12'288;
 // Replies that a stream's peer has not read yet; above it the service stops reading that stream's
 // requests.
 inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;

@@ -206,7 +206,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     TcpStoreSession& session = client->second.session;
     session.Receive(bytes);
     if (!ServeClientLocked(worker, client->second)) return {.open = false};
-    return {.large = session.reads_large_request()};
+    return {.greeted = session.greeted(), .large = session.reads_large_request()};
   }
 
   // Carries requests and replies between the client's session and the coalescer until there are

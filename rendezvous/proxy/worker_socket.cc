@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,6 +33,12 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 // Between two attempts to accept while no descriptor is left: nothing reports when one becomes
 // free, and accepting again at once would only spin.
 constexpr std::chrono::milliseconds kAcceptPause{50};
+
+std::size_t FileLimit() {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  return files.rlim_cur;
+}
 
 bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
   epoll_event event{};
@@ -82,6 +89,7 @@ absl::Status WorkerSocket::ServeTcp(ListeningSocket listener) {
         absl::StrCat("cannot serve port ", listener.port, ": ", ErrnoText(errno)));
   }
   tcp_listener_ = std::move(listener);
+  tcp_streams_max_ = std::min(kTcpStreamsMax, FileLimit() / 2);
   return absl::OkStatus();
 }
 
@@ -141,7 +149,9 @@ void WorkerSocket::Loop() {
     }
     if (accept_again_ && *accept_again_ <= std::chrono::steady_clock::now()) ListenAgain();
     CloseStalled();
+    CloseSilent();
     due = Earliest({handlers_.on_idle(), room_due_});
+    if (!silent_.empty()) due = Earliest({due, silent_.front().first});
   }
 }
 
@@ -155,7 +165,7 @@ void WorkerSocket::Accept(bool tcp) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
       return;
     }
-    if (streams_.size() >= kWorkerStreamsMax) return;
+    if (streams_.size() >= kWorkerStreamsMax || (tcp && tcp_streams_ >= tcp_streams_max_)) return;
   }
   Admit(std::move(fd), tcp);
 }
@@ -171,7 +181,10 @@ void WorkerSocket::Admit(OwnedFd fd, bool tcp) {
   {
     absl::MutexLock lock(&mutex_);
     if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), EPOLLIN, last_worker_)) {
-      streams_.emplace(worker, std::make_shared<Stream>(fd.Release()));
+      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp));
+      if (!tcp) return;
+      ++tcp_streams_;
+      silent_.emplace_back(std::chrono::steady_clock::now() + kFirstMessageTimeout, worker);
       return;
     }
   }
@@ -230,6 +243,7 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   const Received received =
       handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
   if (!received.open) return false;
+  stream.greeted |= received.greeted;
   if (!received.large) {
     GiveRoom(stream);
   } else if (!stream.large_since) {
@@ -286,6 +300,17 @@ void WorkerSocket::CloseStalled() {
   if (!stalled.empty()) room_due_ = now;  // look again
 }
 
+// Whoever connects and says nothing gives the place up to another.
+void WorkerSocket::CloseSilent() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  while (!silent_.empty() && silent_.front().first <= now) {
+    const StoreWorker worker = silent_.front().second;
+    silent_.pop_front();
+    const std::shared_ptr<Stream> stream = Find(worker);
+    if (stream != nullptr && !stream->greeted) Close(worker);
+  }
+}
+
 void WorkerSocket::Close(StoreWorker worker) {
   std::shared_ptr<Stream> stream;
   {
@@ -293,6 +318,7 @@ void WorkerSocket::Close(StoreWorker worker) {
     auto node = streams_.extract(worker);
     if (!node) return;
     stream = std::move(node.mapped());
+    if (stream->tcp) --tcp_streams_;
   }
   {
     absl::MutexLock lock(&stream->mutex);

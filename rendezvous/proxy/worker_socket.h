@@ -6,12 +6,14 @@
 
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,8 +31,9 @@ namespace ddprun {
 class WorkerSocket {
  public:
   struct Received {
-    bool open = true;    // false: the stream is closed
-    bool large = false;  // an incomplete request is large (kLargeRequestBytes)
+    bool open = true;      // false: the stream is closed
+    bool greeted = false;  // the client has shown that it speaks the protocol
+    bool large = false;    // an incomplete request is large (kLargeRequestBytes)
   };
   // Called on the socket's thread.
   struct Handlers {
@@ -53,7 +56,8 @@ class WorkerSocket {
   // Listen().
   absl::Status EnsureListening();
 
-  // Also accepts TCP clients from now on, in place of those of an earlier call. RESOURCE_EXHAUSTED.
+  // Also accepts TCP clients from now on, in place of those of an earlier call. They have at most
+  // half of the files that the process may open. RESOURCE_EXHAUSTED.
   absl::Status ServeTcp(ListeningSocket listener);
 
   // Ends all streams and removes the socket; returns when no handler will be called again.
@@ -70,7 +74,8 @@ class WorkerSocket {
  private:
   // Written by any thread, read by the socket's thread.
   struct Stream {
-    explicit Stream(int descriptor) : fd(descriptor) {}
+    Stream(int descriptor, bool is_tcp) : tcp(is_tcp), fd(descriptor) {}
+    const bool tcp;
     absl::Mutex mutex;
     int fd ABSL_GUARDED_BY(mutex);  // -1: closed
     std::string out ABSL_GUARDED_BY(mutex);
@@ -78,6 +83,8 @@ class WorkerSocket {
     bool reading ABSL_GUARDED_BY(mutex) = true;
     bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large request
     bool held ABSL_GUARDED_BY(mutex) = false;
+    // On the socket's thread only.
+    bool greeted = false;
     std::optional<TimePoint> large_since;  // it has one of the kLargeRequestsMax places
   };
 
@@ -95,6 +102,7 @@ class WorkerSocket {
   void TakeRoom(StoreWorker worker, Stream& stream);
   void GiveRoom(Stream& stream);
   void CloseStalled();
+  void CloseSilent();
   void Close(StoreWorker worker);
   std::shared_ptr<Stream> Find(StoreWorker worker);
   bool WriteLocked(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
@@ -109,10 +117,14 @@ class WorkerSocket {
   std::size_t large_ = 0;                   // streams with a large request
   std::vector<StoreWorker> wait_for_room_;  // the newest last; may have ended
   std::optional<TimePoint> room_due_;       // when the next large request counts as stalled
+  // TCP streams in the order in which they came, until they greet or their time is over.
+  std::deque<std::pair<TimePoint, StoreWorker>> silent_;
   absl::Mutex mutex_;
   ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
   ListeningSocket tcp_listener_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
+  std::size_t tcp_streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t tcp_streams_max_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

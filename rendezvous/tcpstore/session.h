@@ -46,6 +46,8 @@ class TcpStoreSession {
   std::string TakeOutput() { return std::exchange(out_, {}); }
   // False: nothing more is to be read until operations were answered.
   bool wants_input() const;
+  // The client has begun with the protocol's greeting.
+  bool greeted() const { return greeted_; }
   // An incomplete request takes, or will take, more than kLargeRequestBytes.
   bool reads_large_request() const;
   // Not OK: the connection is to be closed. What the client sent was no request of this protocol

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/proxy/tcp_peer.h"
+#include "rendezvous/tcpstore/store_client.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/tcpstore_requests.h"
 
@@ -185,6 +187,38 @@ TEST_P(TcpStoreTest, WhatIsNoRequestEndsItsConnectionAndIsTold) {
   EXPECT_EQ(good.Read(4), "ping");
   EXPECT_THAT(Notices().at(0), HasSubstr("closed a worker's connection to the store: a request of "
                                          "its TCPStore has the unknown opcode 255"));
+}
+
+// Connections that say nothing take no place from the node's own workers, and give their own up.
+TEST_P(TcpStoreTest, SilentConnectionsKeepNobodyOut) {
+  if (GetParam()) return;  // the service plays no part
+  constexpr rlim_t kFiles = 300;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = kFiles;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  Serve();  // which looks at the limit
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  TcpClient early(port_);
+  early.Write("\x0dping");
+  EXPECT_EQ(early.Read(4), "ping");
+  std::vector<OwnedFd> silent;
+  const auto begun = std::chrono::steady_clock::now();
+  for (rlim_t i = 0; i < kFiles / 2; ++i) silent.push_back(ConnectTo(port_));
+  TcpClient late(port_);
+  EXPECT_TRUE(late.Ended()) << "there is no place left";
+  const auto own = StoreClient::Connect({.target = "unix:" + (dir_ / "s"), .round = RoundId{1}});
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_TRUE((*own)->Call({.verb = StoreVerb::kNumKeys}).status.ok());
+  char byte = 0;
+  EXPECT_EQ(recv(silent.front().get(), &byte, 1, 0), 0);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kFirstMessageTimeout);
+  TcpClient next(port_);
+  next.Write("\x0dping");
+  EXPECT_EQ(next.Read(4), "ping");
+  early.Write("\x0dpong");
+  EXPECT_EQ(early.Read(4), "pong") << "one that has greeted may be silent";
 }
 
 TEST_P(TcpStoreTest, AnotherUserIsRejected) {
