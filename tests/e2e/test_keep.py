@@ -18,7 +18,8 @@ SETTINGS = """--dataset synthetic --samples 512 --batch-size 16 --epochs 100 --d
 # So many steps that no kill comes after the last: the small model's are short.
 STEPS = 60
 LARGE = ["--model", "netresdeep", "--max-steps", str(STEPS)]
-SMALL = ["--model", "simple-cnn", "--max-steps", "400"]
+SMALL_STEPS = 400
+SMALL = ["--model", "simple-cnn", "--max-steps", str(SMALL_STEPS)]
 SECTIONS = ("init", "forward", "backward, all_reduce", "all_reduce", "evaluate", "checkpoint")
 nightly = pytest.mark.nightly
 
@@ -160,16 +161,19 @@ def test_killed_in_each_section(tmp_path, expected, section, victim):
 
 def test_a_round_that_breaks_without_a_death_sends_nothing(tmp_path, expected):
     """Unless it breaks while one rank has completed a step that another has not."""
-    breaks = 8
+    breaks = 0
     with agent_of(tmp_path) as agent:
         agent.begin([None] * 3)
-        for _ in range(breaks):
+        # On a busy machine the steps may run out before eight breaks are made: a round that ends after the last goes nowhere.
+        while breaks < 8 and max(worker.step for worker in agent.workers) < SMALL_STEPS - 100:
             after_steps(agent, 1)
             agent.begin(agent.break_round())
+            breaks += 1
         agent.finish()
         output = agent.all[0].output.read_text()
+    assert breaks > 2
     assert len(agent.all) == 3
-    assert output.count("goes on after step") == breaks
+    assert output.count("goes on after step") == breaks, output
     assert output.count("the state is") < breaks
     assert_no_trace(agent, tmp_path, expected(3))
 
