@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/progress_message.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/values/element_type.h"
 #include "rendezvous/values/pickle.h"
 
@@ -18,6 +21,9 @@ namespace {
 
 // The last ones of each group that are compared (HISTORY in collective_watch.py).
 constexpr std::size_t kDoneOfGroupMax = 6;
+
+// Longer names are cut before they are copied or compared: many entries may share one.
+constexpr std::size_t kNameBytesMax = 256;
 
 struct Entry {
   Collective call;
@@ -45,35 +51,60 @@ const T* Get(const PickleDict& dict, std::string_view name) {
   return value == nullptr ? nullptr : value->As<T>();
 }
 
-// Of its inputs together. -1: not known.
-std::int64_t BytesOf(const PickleList& sizes, std::int64_t element_bytes) {
-  std::int64_t all = 0;
-  for (const PickleValue* size : sizes.items) {
-    const auto* lengths = size->As<PickleList>();
-    if (lengths == nullptr) return -1;
-    std::int64_t bytes = element_bytes;
-    for (const PickleValue* length : lengths->items) {
+std::string Name(std::string_view text) { return std::string(text.substr(0, kNameBytesMax)); }
+
+// Counts the elements of inputs. Two bytes of a pickle may refer to a list of any length, and so
+// may each item of that list: each list is counted once, however many entries share it.
+class Inputs {
+ public:
+  // Of all inputs together. -1: not known.
+  std::int64_t Elements(const PickleList& sizes) {
+    const auto [known, is_new] = of_all_.try_emplace(&sizes, -1);
+    if (is_new) known->second = Add(sizes);
+    return known->second;
+  }
+
+ private:
+  std::int64_t Add(const PickleList& sizes) {
+    std::int64_t all = 0;
+    for (const PickleValue* size : sizes.items) {
+      const auto* lengths = size->As<PickleList>();
+      if (lengths == nullptr) return -1;
+      const auto [known, is_new] = of_one_.try_emplace(lengths, -1);
+      if (is_new) known->second = Multiply(*lengths);
+      if (known->second < 0 || __builtin_add_overflow(all, known->second, &all)) return -1;
+    }
+    return all;
+  }
+
+  static std::int64_t Multiply(const PickleList& lengths) {
+    std::int64_t elements = 1;
+    for (const PickleValue* length : lengths.items) {
       const auto* number = length->As<std::int64_t>();
-      if (number == nullptr || *number < 0 || __builtin_mul_overflow(bytes, *number, &bytes))
+      if (number == nullptr || *number < 0 || __builtin_mul_overflow(elements, *number, &elements))
         return -1;
     }
-    if (__builtin_add_overflow(all, bytes, &all)) return -1;
+    return elements;
   }
-  return all;
-}
 
-void ReadInput(const PickleDict& entry, Collective& call) {
+  std::unordered_map<const PickleList*, std::int64_t> of_all_;  // by the list of all sizes
+  std::unordered_map<const PickleList*, std::int64_t> of_one_;  // by the list of an input's lengths
+};
+
+void ReadInput(const PickleDict& entry, Inputs& inputs, Collective& call) {
   const auto* types = Get<PickleList>(entry, "input_dtypes");
   if (types == nullptr || types->items.empty()) return;
   const auto* name = types->items.front()->As<std::string_view>();
   if (name == nullptr) return;
   const ElementType* known = FindElementType(*name);
-  call.dtype = known == nullptr ? *name : known->name;
+  call.dtype = known == nullptr ? Name(*name) : known->name;
   const auto* sizes = Get<PickleList>(entry, "input_sizes");
-  if (known != nullptr && sizes != nullptr) call.bytes = BytesOf(*sizes, known->bytes);
+  if (known == nullptr || sizes == nullptr) return;
+  const std::int64_t elements = inputs.Elements(*sizes);
+  if (elements < 0 || __builtin_mul_overflow(elements, known->bytes, &call.bytes)) call.bytes = -1;
 }
 
-absl::StatusOr<Entry> ReadEntry(const PickleDict& fields) {
+absl::StatusOr<Entry> ReadEntry(const PickleDict& fields, Inputs& inputs) {
   const auto* group = Get<PickleTuple>(fields, "process_group");
   const auto* number = Get<std::int64_t>(fields, "collective_seq_id");
   const auto* name = Get<std::string_view>(fields, "profiling_name");
@@ -94,11 +125,11 @@ absl::StatusOr<Entry> ReadEntry(const PickleDict& fields) {
   entry.created_ns = *created;
   // Others than NCCL's say only that they are retired. NCCL's are retired too when they timed out.
   entry.is_done = *state == "completed" || (*retired && !name->starts_with("nccl:"));
-  entry.call.group = *group_name;
+  entry.call.group = Name(*group_name);
   entry.call.number = *between_two ? 0 : *number;
-  const std::size_t colon = name->find(':');
-  entry.call.name = colon == name->npos ? *name : name->substr(colon + 1);
-  ReadInput(fields, entry.call);
+  entry.call.name = Name(*name);
+  entry.call.name.erase(0, entry.call.name.find(':') + 1);  // nothing without a colon
+  ReadInput(fields, inputs, entry.call);
   return entry;
 }
 
@@ -109,17 +140,20 @@ absl::StatusOr<CollectivePlace> ReadPlace(const PickleValue& root, std::int64_t 
   if (const auto* groups = Get<PickleDict>(*dump, "pg_config")) {
     for (const auto& [key, value] : groups->items) {
       const auto* name = key->As<std::string_view>();
-      if (name != nullptr && !name->empty()) done[std::string(*name)];
+      if (name != nullptr && !name->empty()) done[Name(*name)];
     }
   }
   CollectivePlace place;
   std::int64_t waits_since_ns = 0;
   const PickleValue* entries = Find(*dump, "entries");
   if (entries == nullptr || entries->As<PickleList>() == nullptr) return Unknown("entries");
+  Inputs inputs;
+  std::unordered_set<const PickleValue*> seen;
   for (const PickleValue* value : entries->As<PickleList>()->items) {
+    if (!seen.insert(value).second) continue;  // the same entry, which costs the pickle two bytes
     const auto* fields = value->As<PickleDict>();
     if (fields == nullptr) return Unknown("entries");
-    absl::StatusOr<Entry> entry = ReadEntry(*fields);
+    absl::StatusOr<Entry> entry = ReadEntry(*fields, inputs);
     if (!entry.ok()) return entry.status();
     if (entry->created_ns < since_ns) continue;
     if (!entry->is_done) {
@@ -149,7 +183,7 @@ absl::StatusOr<CollectivePlace> ParseFlightDump(std::string_view bytes, std::int
     // Numbers, lengths and names as a worker's own report would have them.
     ProgressMessage message;
     message.place = *std::move(place);
-    return ParseProgress(ToText(message)).place.value_or(CollectivePlace{});
+    return ParseProgress(PrintableLines(ToText(message))).place.value_or(CollectivePlace{});
   } catch (const PickleError& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 
+#include "absl/strings/str_replace.h"
 #include "rendezvous/values/collectives.h"
 #include "tests/testing/paths.h"
 
@@ -218,6 +219,64 @@ TEST(FlightDump, LongNamesAreCutAndStayOneWord) {
   EXPECT_THAT(place.waits->name, StartsWith("a_b_xxx"));
   EXPECT_EQ(place.waits->name.size(), kCollectiveNameBytesMax);
   EXPECT_EQ(place.waits->group, "my_group");
+}
+
+TEST(FlightDump, ControlCharactersInNamesAreReplaced) {
+  const CollectivePlace place = PlaceOf(DumpOf({{.state = "started",
+                                                 .name = "nccl:\x1b[2Jall_reduce",
+                                                 .group = "\x07",
+                                                 .type = "\x1b]0;t"}}));
+  EXPECT_EQ(*place.waits, (Collective{"?", 1, "all_reduce", -1, "?]0;t"}));
+}
+
+// ---- Small pickles that are large when each reference to a value is followed
+
+std::string Keep(char key, const std::string& value) { return value + "q" + key; }
+std::string Again(char key) { return std::string("h") + key; }
+std::string Repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+std::string DumpWith(const std::vector<std::string>& shared, const std::string& entries) {
+  return "\x80\x02" + Dict({{"shared", List(shared)}, {"entries", List({entries})}}) + ".";
+}
+
+// The entry of a collective, with `other` in each place of `part`.
+std::string EntryWith(int number, const std::string& part, const std::string& other) {
+  return absl::StrReplaceAll(EntryOf({number}), {{part, other}});
+}
+
+// Each of these would take many minutes otherwise.
+TEST(FlightDump, AnEntryThatIsListedOftenIsReadOnce) {
+  std::string entry = EntryOf({1});
+  entry.insert(2, Repeated(Again(1) + Again(1), 200'000));
+  const CollectivePlace place =
+      PlaceOf(DumpWith({Keep(1, Text("other"))}, Keep(2, entry) + Repeated(Again(2), 500'000)));
+  EXPECT_THAT(place.last, testing::ElementsAre(Collective{"0", 1, "all_reduce", 1024, "float32"}));
+}
+
+TEST(FlightDump, ListsThatEntriesShareAreCountedOnce) {
+  const std::string lengths = "](" + Repeated(Again(1), 300'000) + "e";
+  const std::string sizes = "](" + Repeated(Again(2), 300'000) + "e";
+  std::string entries;
+  for (int i = 1; i <= 1000; ++i) entries += EntryWith(i, List({List({Int(256)})}), Again(3));
+  const CollectivePlace place =
+      PlaceOf(DumpWith({Keep(1, Int(1)), Keep(2, lengths), Keep(3, sizes)}, entries));
+  ASSERT_EQ(place.last.size(), 6u);
+  EXPECT_EQ(place.last.back(), (Collective{"0", 1000, "all_reduce", 1'200'000, "float32"}));
+}
+
+TEST(FlightDump, ALongNameThatEntriesShareIsCutBeforeItIsCopied) {
+  const std::string name = Keep(1, Text("nccl:" + std::string(32u << 20, 'x')));
+  for (const std::string& part : {Text("0"), Text("nccl:all_reduce"), Text("Float")}) {
+    std::string entries;
+    for (int i = 1; i <= 20'000; ++i) entries += EntryWith(i, part, Again(1));
+    const CollectivePlace place = PlaceOf(DumpWith({name}, entries));
+    ASSERT_EQ(place.last.size(), 6u);
+    EXPECT_EQ(place.last.back().number, 20'000);
+  }
 }
 
 // ---- Others than dumps
