@@ -18,6 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/output_file.h"
+#include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
@@ -32,6 +33,8 @@ constexpr int kDifferentDigitsMin = 8;
 constexpr char kHelloKeyInfo[] = "ddprun v1 client hello";
 constexpr char kHowToMake[] =
     "run `openssl rand -hex 32` once, and give what it prints to all nodes of the run";
+
+constexpr char kOtherWays[] = "; give the run's secret with DDPRUN_TOKEN or --token-file";
 
 int DigitValue(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
@@ -61,17 +64,40 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info, TokenO
       "); take that away with `chmod ", is_shared ? "640 " : "600 ", path, "`"));
 }
 
+absl::Status CannotRead(const std::string& path, int error) {
+  const std::string sentence =
+      absl::StrCat("cannot read the token file ", path, ": ", ErrnoText(error), kOtherWays);
+  return error == ENOENT || error == ENOTDIR ? absl::NotFoundError(sentence)
+                                             : absl::PermissionDeniedError(sentence);
+}
+
+// Makes the folder and the missing ones above it. The error names the one that cannot be made: what
+// fails after it would only say that there is no such folder.
+absl::Status MakeFolder(const std::filesystem::path& folder, mode_t mode, const std::string& file) {
+  if (mkdir(folder.c_str(), mode) == 0) return absl::OkStatus();
+  if (errno == ENOENT && folder.has_relative_path() && folder.has_parent_path()) {
+    if (absl::Status above = MakeFolder(folder.parent_path(), 0777, file); !above.ok())
+      return above;
+    if (mkdir(folder.c_str(), mode) == 0) return absl::OkStatus();
+  }
+  int error = errno;
+  std::error_code unknown;
+  if (error == EEXIST && std::filesystem::is_directory(folder, unknown)) return absl::OkStatus();
+  if (error == EEXIST) error = ENOTDIR;  // a file, or a link to nothing
+  return absl::UnavailableError(absl::StrCat("cannot make the folder ", folder.string(),
+                                             " for the token file ", file, ": ", ErrnoText(error),
+                                             kOtherWays));
+}
+
 // Creates the file atomically with a new secret; keeps one that exists.
 absl::Status MakeTokenFile(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // if it matters the next call fails too and reports it
-  std::filesystem::create_directories(folder.parent_path(), ignored);
-  mkdir(folder.c_str(), 0700);
+  if (absl::Status status = MakeFolder(folder, 0700, path); !status.ok()) return status;
   std::string made = absl::StrCat(path, ".XXXXXX");
   const OwnedFd file(mkostemp(made.data(), O_CLOEXEC));  // O_EXCL, mode 0600
   if (file.get() < 0) {
     return absl::UnavailableError(absl::StrCat(
-        "cannot make the token file ", path, ": ", std::strerror(errno), "; make ", folder.string(),
+        "cannot make the token file ", path, ": ", ErrnoText(errno), "; make ", folder.string(),
         " writable, or give the run's secret with DDPRUN_TOKEN or --token-file"));
   }
   SecretPage page;
@@ -91,10 +117,8 @@ absl::Status MakeTokenFile(const std::string& path) {
   const int failed_errno = errno;
   unlink(made.c_str());
   if (good) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot make the token file ", path, ": ",
-                                             std::strerror(failed_errno),
-                                             "; give the run's secret with DDPRUN_TOKEN or "
-                                             "--token-file"));
+  return absl::UnavailableError(
+      absl::StrCat("cannot make the token file ", path, ": ", ErrnoText(failed_errno), kOtherWays));
 }
 
 }  // namespace
@@ -158,23 +182,15 @@ std::optional<absl::StatusOr<Token>> TakeTokenVariable() {
 static absl::StatusOr<Token> ReadFrom(const std::string& path, TokenOwner owner) {
   // Does not block on a FIFO.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
-    const std::string sentence =
-        absl::StrCat("cannot read the token file ", path, ": ", std::strerror(errno));
-    if (errno == ENOENT) return absl::NotFoundError(sentence);
-    return absl::PermissionDeniedError(sentence);
-  }
+  if (file.get() < 0) return CannotRead(path, errno);
   struct stat info;
-  if (fstat(file.get(), &info) != 0) return absl::UnavailableError(path);
+  if (fstat(file.get(), &info) != 0) return CannotRead(path, errno);
   if (absl::Status status = CheckOwner(path, info, owner); !status.ok()) return status;
   SecretPage page;
   std::size_t size = 0;
   while (size < SecretPage::kBytes) {
     const ssize_t count = read(file.get(), page.data() + size, SecretPage::kBytes - size);
-    if (count < 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot read the token file ", path, ": ", std::strerror(errno)));
-    }
+    if (count < 0) return CannotRead(path, errno);
     if (count == 0) break;
     size += static_cast<std::size_t>(count);
   }

@@ -107,7 +107,8 @@ TEST(ProgramTest, BadFlagsAreOneSentence) {
        "ddprun-rendezvous: --insecure means plain text and --token-file does not; leave one of "
        "them out"},
       {{"--token-file", "/nonexistent"},
-       "ddprun-rendezvous: cannot read the token file /nonexistent: No such file or directory"},
+       "ddprun-rendezvous: cannot read the token file /nonexistent: No such file or directory; "
+       "give the run's secret with DDPRUN_TOKEN or --token-file"},
       {{"--insecure", "--host", "192.0.2.1"},
        "ddprun-rendezvous: cannot listen on 192.0.2.1:29500: that is not an address of this host; "
        "give one of its "

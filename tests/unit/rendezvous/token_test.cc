@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -224,11 +226,51 @@ TEST_F(TokenFileTest, OfManyMakersAtOnceAllGetTheSame) {
   }
 }
 
-TEST_F(TokenFileTest, APlaceThatCannotBeMadeIsNamed) {
-  Write("x");
-  const auto token = ReadOrMakeTokenFile(folder_ + "/file/ddprun/token");
-  EXPECT_FALSE(token.ok());
-  EXPECT_THAT(Words(token.status()), HasSubstr(folder_ + "/file/ddprun/token"));
+// The folder that cannot be made and the reason of that, not what follows from it.
+TEST_F(TokenFileTest, AFolderThatCannotBeMadeIsNamed) {
+  const auto expect = [](const std::string& path, const std::string& folder, const char* why) {
+    EXPECT_EQ(Words(ReadOrMakeTokenFile(path).status()),
+              "cannot make the folder " + folder + " for the token file " + path + ": " + why +
+                  "; give the run's secret with DDPRUN_TOKEN or --token-file");
+  };
+  const std::string file = Write("x");
+  expect(file + "/.config/ddprun/token", file + "/.config/ddprun", "Not a directory");
+  expect(file + "/token", file, "Not a directory");
+  std::filesystem::create_symlink("nowhere", folder_ + "/link");
+  expect(folder_ + "/link/token", folder_ + "/link", "Not a directory");
+  expect(folder_ + "/link/ddprun/token", folder_ + "/link", "Not a directory");
+}
+
+TEST_F(TokenFileTest, AReadOnlyHomeIsSaid) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounting needs root";
+  const std::string path = folder_ + "/.config/ddprun/token";
+  const auto is_said = [&] {
+    return Words(ReadOrMakeTokenFile(path).status()) ==
+           "cannot make the folder " + folder_ + "/.config for the token file " + path +
+               ": Read-only file system; give the run's secret with DDPRUN_TOKEN or --token-file";
+  };
+  constexpr int kCannotMount = 77;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // The mounts end with this process.
+    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", "", MS_REC | MS_PRIVATE, "") != 0 ||
+        mount("tmpfs", folder_.c_str(), "tmpfs", MS_RDONLY, "") != 0) {
+      _exit(kCannotMount);
+    }
+    _exit(is_said() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kCannotMount) GTEST_SKIP() << "mounting needs root";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(TokenFileTest, AFileThatCannotBeReadIsSaidWithTheNextMove) {
+  EXPECT_EQ(Words(ReadNamedTokenFile(folder_ + "/none").status()),
+            "cannot read the token file " + folder_ +
+                "/none: No such file or directory; give the run's secret with DDPRUN_TOKEN or "
+                "--token-file");
 }
 
 }  // namespace
