@@ -35,6 +35,10 @@ FirstBytes ReadFirstBytes(absl::string_view bytes);
 // No TLS server of gRPC's sends the second.
 inline constexpr absl::string_view kProtocolVersionAlert("\x15\x03\x03\0\2\2\x46", 7);
 inline constexpr absl::string_view kInsufficientSecurityAlert("\x15\x03\x03\0\2\2\x47", 7);
+// To members: the client's certificate has expired; this service's has (certificate_unknown, since
+// there is no alert for that).
+inline constexpr absl::string_view kClientExpiredAlert("\x15\x03\x03\0\2\2\x2d", 7);
+inline constexpr absl::string_view kServiceExpiredAlert("\x15\x03\x03\0\2\2\x2e", 7);
 
 // To HTTP/2 in plain text where the port has TLS: an empty SETTINGS frame, then the reply to the
 // first call of a connection, which gRPC's clients all make on stream 1. A client ignores a reply

@@ -12,14 +12,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/clock.h"
@@ -44,6 +47,8 @@ constexpr milliseconds kTurnInterval{10};
 // After the process or the machine ran out of descriptors: accepting again at once would spin.
 constexpr milliseconds kAcceptPause{100};
 constexpr int kAcceptsAtOnce = 64;
+// Between two reports of rejected members.
+constexpr milliseconds kRejectionInterval{1000};
 // Of a rejected peer: more than any client sends before and with its first call.
 constexpr std::size_t kDrainedBytesMax = 64u << 10;
 
@@ -75,6 +80,27 @@ void EndConnection(const Handshakes::Socket& socket) {
   if (copy.valid() && IsStillOpen({.fd = copy.get(), .cookie = socket.cookie})) {
     shutdown(copy.get(), SHUT_RDWR);
   }
+}
+
+// At least one.
+std::string Days(std::time_t seconds) {
+  constexpr std::time_t kDay = 24 * 3600;
+  const std::time_t days = std::max<std::time_t>(1, (seconds + kDay / 2) / kDay);
+  return absl::StrCat(days, days == 1 ? " day" : " days");
+}
+
+// For the people at this host. The peer gets an alert.
+absl::Status WhyRejected(Expired expired, const CertificateTimes& node,
+                         const CertificateTimes& service, std::time_t now) {
+  const bool is_node = expired == Expired::kNode;
+  const CertificateTimes& times = is_node ? node : service;
+  const std::time_t by_clock = is_node ? now : node.made;
+  return absl::UnauthenticatedError(absl::StrCat(
+      is_node ? "its certificate expired " : "by its clock this service's certificate expired ",
+      Days(by_clock - times.end), " ago", is_node ? " by this host's clock" : "",
+      ": the clocks of the two machines differ, or ", is_node ? "it" : "this service",
+      " was started more than ", Days(times.end - times.made),
+      " ago; set both clocks, e.g. by NTP, and start ", is_node ? "it" : "both", " again"));
 }
 
 }  // namespace
@@ -297,11 +323,28 @@ class Listener::Loop {
         return tls ? Leave(fd, connection, kHttp2Settings, now, kNeedsTlsReply)
                    : SetReady(fd, connection, std::nullopt);
       case FirstBytes::Kind::kTls13:
-        return tls ? SetReady(fd, connection, ReadTag(options_.hello_key, what.server_name))
+        return tls ? OnHello(fd, connection, what.server_name, now)
                    : Leave(fd, connection, kInsufficientSecurityAlert, now);
       case FirstBytes::Kind::kTlsOlder:
         return Leave(fd, connection, tls ? kProtocolVersionAlert : kInsufficientSecurityAlert, now);
     }
+  }
+
+  // After the handshake gRPC would close the connection without a word.
+  void OnHello(int fd, Connection& connection, absl::string_view server_name, TimePoint now) {
+    const std::optional<HelloTag> tag = ReadTag(options_.hello_key, server_name);
+    if (!tag) return SetReady(fd, connection, std::nullopt);
+    const std::time_t wall_time = std::time(nullptr);
+    const Expired expired = WhichExpired(tag->times, options_.times, wall_time);
+    if (expired == Expired::kNone) return SetReady(fd, connection, tag->number);
+    if (options_.on_rejected && now >= next_rejection_) {
+      next_rejection_ = now + kRejectionInterval;
+      const std::string& peer = connection.name.peer;
+      options_.on_rejected(peer.substr(0, peer.find(' ')),
+                           WhyRejected(expired, tag->times, options_.times, wall_time));
+    }
+    Leave(fd, connection, expired == Expired::kNode ? kClientExpiredAlert : kServiceExpiredAlert,
+          now);
   }
 
   // `tag`: of a member; its handshake takes slots of that tag.
@@ -429,6 +472,7 @@ class Listener::Loop {
   TimePoint next_sweep_;
   TimePoint next_full_sweep_;
   TimePoint next_turn_;  // of strangers
+  TimePoint next_rejection_;
   std::string buffer_;
 
   std::thread thread_;  // last: it uses all of the above

@@ -11,10 +11,12 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/listener/handshakes.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 
@@ -31,7 +33,11 @@ class Listener {
     std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
     std::chrono::milliseconds handshake_patience = kHandshakePatience;
     std::size_t silent_max = kSilentConnectionsMax;
-    std::string hello_key;  // of members' tags (hello_tag.h); empty: there are none
+    std::string hello_key;   // of members' tags (hello_tag.h); empty: there are none
+    CertificateTimes times;  // of this service's certificate
+    // Called on the listener's thread for a member that it rejects, at most once in
+    // kRejectionInterval: a tag can be recorded and repeated.
+    std::function<void(const std::string& address, const absl::Status& why)> on_rejected;
   };
 
   // Called on the listener's thread with a connection to serve; owns the descriptor from then on.

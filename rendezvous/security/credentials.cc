@@ -159,7 +159,7 @@ std::string KeyToPem(EVP_PKEY* key) {
   return TakeText(bio.get());
 }
 
-absl::StatusOr<TlsCredentials> Mint(const Token& token, const Leaf& leaf) {
+absl::StatusOr<TlsCredentials> Mint(const Token& token, const Leaf& leaf, std::time_t now = 0) {
   const KeyPtr authority_key = AuthorityKey(token);
   if (authority_key == nullptr) return Broken("derive a key by HKDF");
   const CertificatePtr authority = AuthorityCertificate(authority_key.get());
@@ -172,7 +172,8 @@ absl::StatusOr<TlsCredentials> Mint(const Token& token, const Leaf& leaf) {
                         .chain_pem = CertificateToPem(certificate.get()),
                         .key_pem = KeyToPem(key.get()),
                         .derived = true,
-                        .hello_key = DeriveHelloKey(token)};
+                        .hello_key = DeriveHelloKey(token),
+                        .times = {.made = now, .end = leaf.not_after.value_or(0)}};
 }
 
 constexpr absl::string_view kRunScheme = "ddprun://run/";
@@ -233,19 +234,29 @@ std::optional<CertificateScope> ScopeOfUri(absl::string_view uri) {
 
 absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,
                                                    absl::string_view node_id, std::time_t now) {
-  return Mint(token, {.common_name = "ddprun node",
-                      .alternative_name = absl::StrCat("URI:", NodeUri(run_id, node_id)),
-                      .usage = "clientAuth",
-                      .not_after = now + kNodeCertificateSeconds});
+  return Mint(token,
+              {.common_name = "ddprun node",
+               .alternative_name = absl::StrCat("URI:", NodeUri(run_id, node_id)),
+               .usage = "clientAuth",
+               .not_after = now + kNodeCertificateSeconds},
+              now);
 }
 
 absl::StatusOr<TlsCredentials> MintOperatorCredentials(const Token& token,
                                                        const std::optional<std::string>& run_id,
                                                        absl::string_view name, std::time_t now) {
-  return Mint(token, {.common_name = "ddprun operator",
-                      .alternative_name = absl::StrCat("URI:", OperatorUri(run_id, name)),
-                      .usage = "clientAuth",
-                      .not_after = now + kOperatorCertificateSeconds});
+  return Mint(token,
+              {.common_name = "ddprun operator",
+               .alternative_name = absl::StrCat("URI:", OperatorUri(run_id, name)),
+               .usage = "clientAuth",
+               .not_after = now + kOperatorCertificateSeconds},
+              now);
+}
+
+Expired WhichExpired(const CertificateTimes& node, const CertificateTimes& service,
+                     std::time_t now) {
+  if (node.end != 0 && now > node.end) return Expired::kNode;
+  return service.end != 0 && node.made > service.end ? Expired::kService : Expired::kNone;
 }
 
 static absl::StatusOr<TlsCredentials> MintService(const Token& token,
@@ -254,7 +265,8 @@ static absl::StatusOr<TlsCredentials> MintService(const Token& token,
               {.common_name = kServiceName,
                .alternative_name = absl::StrCat("DNS:", kServiceName, ",DNS:*.", kServiceName),
                .usage = "serverAuth",
-               .not_after = not_after});
+               .not_after = not_after},
+              not_after ? *not_after - kNodeCertificateSeconds : 0);
 }
 
 absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token) {

@@ -19,6 +19,13 @@
 
 namespace ddprun {
 
+// When a derived certificate was made and when it ends, by the clock of the machine that made it.
+struct CertificateTimes {
+  std::time_t made = 0;  // 0: not known
+  std::time_t end = 0;   // 0: never
+  bool operator==(const CertificateTimes&) const = default;
+};
+
 struct TlsCredentials {
   std::string ca_pem;     // must have signed the other side; of one secret always the same text
   std::string chain_pem;  // this side's certificate, then those between it and the authority
@@ -28,6 +35,7 @@ struct TlsCredentials {
   bool derived = false;
   // Of derived ones: tells members from strangers in a ClientHello (hello_tag.h).
   std::string hello_key;
+  CertificateTimes times;  // likewise
 };
 
 // In the service's certificate, whatever its address is: a derived authority signs for one run's
@@ -55,6 +63,13 @@ struct CertificateScope {
 };
 // Absent: not a name of ddprun's.
 std::optional<CertificateScope> ScopeOfUri(absl::string_view uri);
+
+// Of two members: the one whose certificate the other will reject by its own clock. TLS 1.3 would
+// tell neither of them why.
+enum class Expired { kNone, kNode, kService };
+// `now`: of the service.
+Expired WhichExpired(const CertificateTimes& node, const CertificateTimes& service,
+                     std::time_t now);
 
 // INTERNAL if OpenSSL fails, which needs a broken installation.
 absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,

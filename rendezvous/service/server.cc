@@ -160,7 +160,13 @@ class GrpcServer final : public LocalServer {
     threads_->Start();
     SayServing(*server_);
     Listener::Options listening{.peers = peers};
-    if (credentials.has_value()) listening.hello_key = credentials->hello_key;
+    if (credentials.has_value()) {
+      listening.hello_key = credentials->hello_key;
+      listening.times = credentials->times;
+    }
+    listening.on_rejected = [this](const std::string& address, const absl::Status& why) {
+      registry().Refused(address, why);
+    };
     listener_ =
         std::make_unique<Listener>(std::move(socket), std::move(listening), HandOverTo(*acceptor_));
     guard_.SetListener(listener_.get());

@@ -66,6 +66,32 @@ struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive
   const std::unique_ptr<v1::Rendezvous::Stub> stub;
 };
 
+// A Listener's alerts, as OpenSSL names them.
+constexpr absl::string_view kClientExpired = "alert certificate expired";
+constexpr absl::string_view kServiceExpired = "alert certificate unknown";
+
+// The reply of a Listener to a member if one of the two certificates has expired by the other's
+// clock. Empty: it is another one.
+std::string ClockWords(const std::string& text, const std::optional<TlsCredentials>& credentials) {
+  if (!credentials.has_value() || !credentials->derived) return "";
+  const auto differ = [](std::time_t lifetime) {
+    return absl::StrCat(": the clocks of this machine and of that one differ by more than ",
+                        lifetime / (24 * 3600), " days, or ");
+  };
+  constexpr absl::string_view kNext = "; set both clocks, e.g. by NTP, and start ";
+  if (absl::StrContains(text, kClientExpired)) {
+    return absl::StrCat(" finds this program's certificate expired",
+                        differ(credentials->times.end - credentials->times.made),
+                        "this program was started longer ago", kNext, "it again");
+  }
+  if (absl::StrContains(text, kServiceExpired)) {
+    return absl::StrCat(" has a certificate that has expired by this machine's clock",
+                        differ(kNodeCertificateSeconds), "the service was started longer ago",
+                        kNext, "both again");
+  }
+  return "";
+}
+
 }  // namespace
 
 void PrepareGrpc() {
@@ -144,8 +170,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
     channel_credentials = grpc::SslCredentials({.pem_root_certs = credentials->ca_pem,
                                                 .pem_private_key = credentials->key_pem,
                                                 .pem_cert_chain = credentials->chain_pem});
-    const std::string name =
-        credentials->derived ? MakeTaggedName(credentials->hello_key) : server_name;
+    const std::string name = credentials->derived
+                                 ? MakeTaggedName(credentials->hello_key, credentials->times)
+                                 : server_name;
     if (!name.empty()) arguments.SetSslTargetNameOverride(name);
   }
   if (!absl::StartsWith(target, "unix:")) {
@@ -206,6 +233,9 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
     return "no answer; the host is down, a firewall drops the packets, or what listens there is "
            "something else";
   }
+  if (absl::StrContains(text, kClientExpired)) {
+    return "it finds this node's certificate expired, as after a long run or where clocks differ";
+  }
   if (IsCutOff(status)) {
     return "it accepts connections and closes them at once; it is just ending, or does not accept "
            "this node's certificate, or is no ddprun";
@@ -237,11 +267,14 @@ std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::s
         absl::StrCat("what answers at ", target,
                      " is not a ddprun rendezvous service; check the address and the port"));
   };
+  if (const std::string words = ClockWords(text, credentials); !words.empty()) {
+    return because(words);
+  }
   if (absl::StrContains(text, "certificate verify failed")) {
     return because(
         credentials.has_value() && !credentials->derived
-            ? " has a certificate that no authority in --tls-ca has signed; give the same --tls-ca "
-              "on all nodes"
+            ? " has a certificate that no authority in --tls-ca has signed, or that is not valid "
+              "at this machine's time; give the same --tls-ca on all nodes, and check the clock"
             : " has another token: copy ~/.config/ddprun/token from that host to this one (or set "
               "DDPRUN_TOKEN on both)");
   }

@@ -8,11 +8,15 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <ctime>
 #include <thread>
+#include <utility>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/observe/run_event.h"
 #include "rendezvous/proxy/store_upstream.h"
 #include "rendezvous/tcpstore/store_client.h"
 #include "rendezvous/wire/grpc_channel.h"
@@ -77,6 +81,90 @@ TEST(SecurityTest, AnotherTokenIsSaidAndNotTriedAgain) {
                 " has another token: copy ~/.config/ddprun/token from that host to this one (or "
                 "set DDPRUN_TOKEN on both)");
   ExpectUntouched(*server, NodeOf(kOne, "id-good"));
+}
+
+// ---- Clocks that differ by more than certificates are valid
+
+constexpr std::time_t kYear = 365L * 24 * 3600;
+
+// As a node would that has this time.
+TlsCredentials NodeAt(std::time_t time) {
+  return *MintNodeCredentials(*Token::Parse(kOne, "it"), "run", "id-a", time);
+}
+
+class SeenRejections final : public RunWatcher {
+ public:
+  void OnNotice(const std::string&, const RunNotice& note) override {
+    if (note.kind != NoticeKind::kNodeRefused) return;
+    absl::MutexLock lock(&mutex_);
+    words_ = note.words;
+  }
+  void OnStoreOperations(const std::string&, std::size_t) override {}
+
+  std::string Next() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(
+                                +[](std::string* words) { return !words->empty(); }, &words_),
+                            absl::FromChrono(kEventDeadline));
+    return std::exchange(words_, "");
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::string words_;
+};
+
+TEST(SecurityTest, ANodeWhoseClockIsAYearBehindIsSaidOnBothSides) {
+  SeenRejections rejections;
+  auto server =
+      RendezvousServer::Start({.address = "127.0.0.1",
+                               .credentials = *MintServiceCredentials(*Token::Parse(kOne, "it")),
+                               .default_run_id = "run",
+                               .watcher = &rejections});
+  ASSERT_TRUE(server.ok()) << server.status();
+  TestNode node((*server)->target(), MakeJoin("a", 1), kEventDeadline,
+                NodeAt(std::time(nullptr) - kYear));
+  EXPECT_EQ(Complaint(node),
+            "the rendezvous service at " + (*server)->target() +
+                " finds this program's certificate expired: the clocks of this machine and of that "
+                "one differ by more than 90 days, or this program was started longer ago; set both "
+                "clocks, e.g. by NTP, and start it again");
+  EXPECT_EQ(rejections.Next(),
+            "its certificate expired 275 days ago by this host's clock: the clocks of the two "
+            "machines differ, or it was started more than 90 days ago; set both clocks, e.g. by "
+            "NTP, and start it again (it is at 127.0.0.1)");
+  ExpectUntouched(**server, NodeOf(kOne, "id-good"));
+}
+
+TEST(SecurityTest, ANodeWhoseClockIsAYearAheadOfTheHostsIsSaidOnBothSides) {
+  for (const std::time_t node_is_ahead : {kYear, std::time_t{0}}) {
+    // That is so for the others where the host's clock is behind.
+    const std::time_t host_time = std::time(nullptr) + node_is_ahead - kYear;
+    SeenRejections rejections;
+    auto server = RendezvousServer::Start(
+        {.address = "127.0.0.1",
+         .credentials = *MintHostCredentials(*Token::Parse(kOne, "it"), host_time),
+         .default_run_id = "run",
+         .watcher = &rejections});
+    ASSERT_TRUE(server.ok()) << server.status();
+    TestNode node((*server)->target(), MakeJoin("a", 1), kEventDeadline,
+                  NodeAt(std::time(nullptr) + node_is_ahead));
+    EXPECT_EQ(Complaint(node),
+              "the rendezvous service at " + (*server)->target() +
+                  " has a certificate that has expired by this machine's clock: the clocks of this "
+                  "machine and of that one differ by more than 90 days, or the service was started "
+                  "longer ago; set both clocks, e.g. by NTP, and start both again");
+    EXPECT_EQ(rejections.Next(),
+              "by its clock this service's certificate expired 275 days ago: the clocks of the two "
+              "machines differ, or this service was started more than 90 days ago; set both "
+              "clocks, e.g. by NTP, and start both again (it is at 127.0.0.1)");
+  }
+}
+
+TEST(SecurityTest, ANodeIsAheadOfAServiceThatRunsAlone) {
+  auto server = ServeToken();
+  ExpectUntouched(*server, *MintNodeCredentials(*Token::Parse(kOne, "it"), "run", "id-good",
+                                                std::time(nullptr) + kYear));
 }
 
 TEST(SecurityTest, PlainTextToAServiceWithTls) {

@@ -91,6 +91,26 @@ TEST(CredentialsTest, AnotherSecretsDoNotVerify) {
             X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY);
 }
 
+TEST(CredentialsTest, WhichCertificateTheOtherSideWillReject) {
+  constexpr std::time_t kNow = 1'800'000'000;
+  constexpr std::time_t kYear = 365L * 24 * 3600;
+  const auto of_node = [](std::time_t now) {
+    return MintNodeCredentials(TokenOf(kOne), "job", "a", now)->times;
+  };
+  const CertificateTimes host = MintHostCredentials(TokenOf(kOne), kNow)->times;
+  EXPECT_EQ(WhichExpired(of_node(kNow), host, kNow), Expired::kNone);
+  EXPECT_EQ(WhichExpired(of_node(kNow - kYear), host, kNow), Expired::kNode);
+  EXPECT_EQ(WhichExpired(of_node(kNow + kYear), host, kNow), Expired::kService);
+  EXPECT_EQ(WhichExpired(of_node(kNow), {}, kNow), Expired::kNone);
+  for (const std::time_t skew : {kNodeCertificateSeconds, -kNodeCertificateSeconds})
+    EXPECT_EQ(WhichExpired(of_node(kNow + skew), host, kNow), Expired::kNone);
+  // A service that runs alone has a certificate without an end.
+  const CertificateTimes alone = MintServiceCredentials(TokenOf(kOne))->times;
+  EXPECT_EQ(WhichExpired(of_node(kNow + kYear), alone, kNow), Expired::kNone);
+  EXPECT_EQ(WhichExpired(of_node(kNow - kYear), alone, kNow), Expired::kNode);
+  EXPECT_EQ(WhichExpired({}, host, kNow), Expired::kNone);
+}
+
 TEST(CredentialsTest, ALeafCannotSignAnother) {
   const auto node = MintNodeCredentials(TokenOf(kOne), "job", "a");
   const Certificate leaf = Read(node->chain_pem);

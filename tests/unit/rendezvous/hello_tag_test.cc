@@ -23,6 +23,21 @@ TEST(HelloTagTest, IsReadByWhoeverHasTheSecret) {
   EXPECT_LE(name.find('.'), 63u);
 }
 
+// Rounded so that no certificate is taken for an expired one.
+TEST(HelloTagTest, HasTheTimesOfTheCertificate) {
+  const std::string key = DeriveHelloKey(TokenOf(kDigits));
+  for (const std::time_t made : {std::time_t{1'790'000'000}, std::time_t{3600}}) {
+    const CertificateTimes times{.made = made, .end = made + kNodeCertificateSeconds};
+    const auto tag = ReadTag(key, MakeTaggedName(key, times));
+    ASSERT_TRUE(tag);
+    EXPECT_LE(tag->times.made, times.made);
+    EXPECT_GT(tag->times.made, times.made - 3600);
+    EXPECT_GE(tag->times.end, times.end);
+    EXPECT_LT(tag->times.end, times.end + 3600);
+  }
+  EXPECT_EQ(ReadTag(key, MakeTaggedName(key))->times, CertificateTimes{});
+}
+
 TEST(HelloTagTest, IsNoneWithAnotherSecret) {
   const std::string key = DeriveHelloKey(TokenOf(kDigits));
   EXPECT_FALSE(ReadTag(DeriveHelloKey(TokenOf(kOtherDigits)), MakeTaggedName(key)));
