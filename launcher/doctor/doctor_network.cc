@@ -22,6 +22,7 @@
 #include "launcher/node/network.h"
 #include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/resolve.h"
 
 namespace ddprun {
@@ -79,7 +80,7 @@ std::string HolderOf(const std::string& inode) {
       std::error_code gone;
       if (std::filesystem::read_symlink(fd->path(), gone) != wanted) continue;
       const std::string name = ReadSmallFile(absl::StrCat("/proc/", pid, "/comm"));
-      return absl::StrCat(absl::StripAsciiWhitespace(name), " (pid ", pid, ")");
+      return absl::StrCat(Printable(absl::StripAsciiWhitespace(name)), " (pid ", pid, ")");
     }
   }
   return "";

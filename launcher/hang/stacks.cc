@@ -22,6 +22,7 @@
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/process_stat.h"
 #include "launcher/processes/spawn.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
@@ -51,7 +52,7 @@ Stacks ParseStacks(const std::string& text) {
       pid_t pid = 0;
       lines = absl::SimpleAtoi(line, &pid) ? &stacks[pid] : nullptr;
     } else if (lines != nullptr && !line.empty()) {
-      lines->emplace_back(line);
+      lines->push_back(Printable(line));
     }
   }
   return stacks;

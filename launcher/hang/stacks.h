@@ -25,7 +25,7 @@ inline constexpr char kStacksProcessPrefix[] = "=== process ";
 // By process; a line has no line end.
 using Stacks = std::map<pid_t, std::vector<std::string>>;
 
-// Of what ddprun-stacks has written. Pure.
+// Of what ddprun-stacks has written: names of functions and files are the worker's. Pure.
 Stacks ParseStacks(const std::string& text);
 
 class StackReader {

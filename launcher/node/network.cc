@@ -13,6 +13,7 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/resolve.h"
 
 namespace ddprun {
@@ -76,7 +77,7 @@ bool IsPortFree(const std::string& host, int port) {
 std::string HostName() {
   char name[256] = "";
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
+  return Printable(name);
 }
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
@@ -61,7 +62,7 @@ std::vector<std::string> LogFeed::LastLinesOf(int worker) const {
   for (auto it = lines.rbegin(); it != lines.rend() && last.size() < kLastLinesMax; ++it) {
     const LogLine& line = it->value.line;
     if (line.round != round_) break;
-    last.push_back(line.text.substr(0, kLastLineBytesMax));
+    last.push_back(Printable(absl::string_view(line.text).substr(0, kLastLineBytesMax)));
   }
   std::reverse(last.begin(), last.end());
   return last;

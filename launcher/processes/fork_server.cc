@@ -29,6 +29,7 @@
 #include "proto/output_file.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/signal_name.h"
 
 namespace ddprun {
@@ -270,7 +271,7 @@ absl::StatusOr<Spawned> ForkServerProcess::Ask(const SpawnRequest& request) {
   int pid = 0;
   absl::string_view number = reply;
   if (!absl::ConsumePrefix(&number, kPidPrefix) || !absl::SimpleAtoi(number, &pid))
-    return absl::InternalError(reply);
+    return absl::InternalError(Printable(reply));
   Spawned worker;
   worker.pid = pid;
   worker.pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)));
@@ -406,7 +407,7 @@ void ForkServerProcess::ReadOutput() {
 
 std::string ForkServerProcess::LastLine() const {
   const std::vector<absl::string_view> lines = absl::StrSplit(text_, '\n', absl::SkipWhitespace());
-  return lines.empty() ? "" : std::string(absl::StripAsciiWhitespace(lines.back()));
+  return lines.empty() ? "" : Printable(absl::StripAsciiWhitespace(lines.back()));
 }
 
 // ---- One process after another

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
@@ -85,7 +86,7 @@ StuckProcess ParseStuckProcess(pid_t pid, const std::string& status, const std::
   StuckProcess process{.pid = pid};
   for (absl::string_view line : absl::StrSplit(status, '\n')) {
     if (absl::ConsumePrefix(&line, "Name:")) {
-      process.name = std::string(absl::StripAsciiWhitespace(line));
+      process.name = Printable(absl::StripAsciiWhitespace(line));  // a process names itself
     } else if (absl::ConsumePrefix(&line, "State:")) {
       line = absl::StripAsciiWhitespace(line);
       if (!line.empty()) process.state = line.front();
@@ -121,7 +122,7 @@ StuckProcess LookAtStuckProcess(pid_t pid) {
                         ReadSmallFile(folder + "/stack"));
   if (!process.tracer.empty()) {
     const std::string name = ReadSmallFile(absl::StrCat("/proc/", process.tracer, "/comm"));
-    absl::StrAppend(&process.tracer, " (", absl::StripAsciiWhitespace(name), ")");
+    absl::StrAppend(&process.tracer, " (", Printable(absl::StripAsciiWhitespace(name)), ")");
   }
   return process;
 }

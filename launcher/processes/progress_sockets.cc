@@ -13,6 +13,7 @@
 #include "launcher/base/limits.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/datagram_socket.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
@@ -88,7 +89,7 @@ std::optional<ProgressMessage> ProgressSockets::Read(int worker) {
   for (int i = 0; i < kProgressMessagesMax; ++i) {
     if (!ReceiveDatagram(fd(worker), text.data(), text.size(), one)) break;
     if (!one.has_value()) continue;
-    ProgressMessage message = ParseProgress(*one);
+    ProgressMessage message = ParseProgress(PrintableLines({one->data(), one->size()}));
     if (all.has_value()) {
       Merge(message, *all);
     } else {

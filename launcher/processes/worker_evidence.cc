@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
@@ -142,9 +143,9 @@ void WorkerEvidence::Release(TimePoint now, std::vector<Event>& events) {
       if (!found.has_value() && now < front.deadline) return;
       auto& ended = std::get<WorkerEnded>(front.event);
       if (found.has_value()) {
-        ended.message = std::move(found->record.message);
-        ended.traceback = std::move(found->record.traceback);
-        ended.core_file = std::move(found->core_file);
+        ended.message = PrintableLines(found->record.message);
+        ended.traceback = PrintableLines(found->record.traceback);
+        ended.core_file = Printable(found->core_file);  // may contain the program's name
         keep_record_(ended.local_rank, found->record_bytes);
       } else {
         core_folder_hangs_ = true;

@@ -12,4 +12,7 @@ namespace ddprun {
 // escape sequences such as colours. Tabs, UTF-8 and other bytes are kept.
 std::string Printable(absl::string_view text);
 
+// The same for text of several lines, which stay lines.
+std::string PrintableLines(absl::string_view text);
+
 }  // namespace ddprun

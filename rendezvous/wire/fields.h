@@ -114,6 +114,9 @@ inline std::string CutUtf8(const std::string& text, std::size_t bytes_max) {
 inline std::string CutPrintable(const std::string& text, std::size_t bytes_max) {
   return Printable(CutText(text, bytes_max));
 }
+inline std::string CutPrintableLines(const std::string& text, std::size_t bytes_max) {
+  return PrintableLines(CutText(text, bytes_max));
+}
 
 enum Which { kFirst, kLast };
 template <typename Texts>
@@ -201,11 +204,11 @@ std::vector<const std::string*> Some(const Texts& texts, std::size_t count_max, 
 #define TEXT(name, bytes_max) TEXT_AS(value.name, name, bytes_max)
 
 // The same, of several lines.
-#define LINES(name, bytes_max)                                  \
-  if constexpr (LOADING) {                                      \
-    value.name = PrintableLines(message.name(), bytes_max);     \
-  } else {                                                      \
-    message.set_##name(fields::CutUtf8(value.name, bytes_max)); \
+#define LINES(name, bytes_max)                                         \
+  if constexpr (LOADING) {                                             \
+    value.name = fields::CutPrintableLines(message.name(), bytes_max); \
+  } else {                                                             \
+    message.set_##name(fields::CutUtf8(value.name, bytes_max));        \
   }
 
 // A list of text: its first elements, or its last ones.

@@ -4,12 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "proto/text.h"
-#include "rendezvous/base/limits.h"
-#include "rendezvous/base/printable.h"
-
 namespace ddprun {
 
 using std::chrono::milliseconds;
@@ -53,12 +47,6 @@ std::string ToUtf8(const std::string& text) {
     i += good ? length : 1;
   }
   return out;
-}
-
-std::string PrintableLines(const std::string& text, std::size_t size_max) {
-  std::vector<std::string> lines = absl::StrSplit(CutText(text, size_max), '\n');
-  for (std::string& line : lines) line = Printable(line);
-  return absl::StrJoin(lines, "\n");
 }
 
 absl::StatusCode StatusCodeOf(int code) {

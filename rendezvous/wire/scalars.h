@@ -23,9 +23,6 @@ std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from)
 // a well-formed sequence becomes '?'.
 std::string ToUtf8(const std::string& text);
 
-// A worker's error message may have several lines; control characters within each are escaped.
-std::string PrintableLines(const std::string& text, std::size_t size_max);
-
 // UNKNOWN for a code that Abseil does not have.
 absl::StatusCode StatusCodeOf(int code);
 

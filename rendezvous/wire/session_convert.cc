@@ -263,7 +263,7 @@ v1::Refused ToProto(const Refused& refused) {
 
 Refused FromProto(const v1::Refused& message) {
   return {absl::Status(StatusCodeOf(message.code()),
-                       PrintableLines(message.message(), kFailureMessageBytesMax)),
+                       fields::CutPrintableLines(message.message(), kFailureMessageBytesMax)),
           message.exit_code() == 0 ? 0 : ClampExitCode(message.exit_code())};
 }
 

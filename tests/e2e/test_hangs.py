@@ -122,6 +122,24 @@ def test_a_python_loop_is_named_with_its_stack(tmp_path):
     assert re.match(r"  thread \d+ ", stack[3]) and "    #0 " in stack[4], stack
 
 
+CONTROLS = TELL + """
+import threading
+progress(STEP=3, UNIT="\\x1b[2Jimages", SECTION="\\x1b[1Alo\\x07ad", WAITS="57 all\\x1b[2J_reduce 4 float32 \\x070")
+threading.Event().wait()
+"""
+
+
+def test_control_characters_that_a_worker_reports_reach_no_terminal(tmp_path):
+    """The agent that hosts the service has no wire between the two, which would clean them."""
+    program = tmp_path / "controls.py"
+    program.write_text(CONTROLS)
+    done = run([DDPRUN, "--hang-timeout", 1, "--verdict-file", tmp_path / "verdict", program])
+    assert done.returncode == 124, done.stderr
+    assert "lo?ad" in done.stderr and "all_reduce 57" in done.stderr, done.stderr
+    assert "\x1b" not in done.stderr and "\x07" not in done.stderr, done.stderr
+    assert json.loads((tmp_path / "verdict").read_text())["cause"]["hang"]["section"] == "lo?ad"
+
+
 NESTED = """
 import ctypes, sys, threading, time
 

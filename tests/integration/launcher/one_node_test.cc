@@ -104,6 +104,25 @@ TEST_F(DdprunTest, WhatAWorkerPrintedLastAndRecordedIsShownOnce) {
   EXPECT_THAT(run->err(), HasSubstr("  what it said:\n    no data\n"));
 }
 
+// This node hosts the service: its session has no wire, which would clean what another node sends.
+TEST_F(DdprunTest, ControlCharactersOfAWorkerAreRelayedInItsOwnLinesAlone) {
+  std::ofstream(folder_ + "/record") << R"({"message": {"message": "gone\u001b[2J\nfor good",
+      "extraInfo": {"py_callstack": "Traceback\u001b]0;title\u0007\nError: \u001b[31mgone"}}})";
+  auto run = Launch({"--verdict-file", folder_ + "/verdict", "sh", "-c",
+                     "printf 'last \\033[31mred\\033]0;title\\007\\n' >&2; cp " + folder_ +
+                         "/record $TORCHELASTIC_ERROR_FILE; exit 1"});
+  EXPECT_EQ(run->Wait(), 1);
+  const std::size_t end = run->err().find("ddprun: run failed");
+  ASSERT_NE(end, std::string::npos) << run->err();
+  EXPECT_EQ(run->err().substr(0, end), "[0] last \x1b[31mred\x1b]0;title\x07\n");
+  const std::string verdict = run->err().substr(end);
+  EXPECT_EQ(verdict.find_first_of("\x1b\x07"), std::string::npos) << verdict;
+  EXPECT_THAT(verdict, HasSubstr("  what it said:\n    Traceback?]0;title?\n    Error: gone\n"));
+  EXPECT_THAT(verdict, HasSubstr("  last lines of rank 0:\n    last red?]0;title?\n"));
+  EXPECT_THAT(Content("verdict"), HasSubstr(R"("message":"gone\nfor good")"));
+  EXPECT_THAT(Content("verdict"), Not(HasSubstr("u001b")));
+}
+
 TEST_F(DdprunTest, RestartsUntilItWorks) {
   const std::string count = folder_ + "/count";
   auto run = Launch(

@@ -148,6 +148,12 @@ TEST_F(LogFeedTest, AnyBytesComeThrough) {
   EXPECT_EQ(Take().lines[0].text, bytes);
 }
 
+// They become part of the verdict, on this node's terminal too.
+TEST_F(LogFeedTest, TheLastLinesHaveNoControlCharacters) {
+  Say(1, "\x1b[31mred\x1b[0m\x1b]0;title\x07");
+  EXPECT_THAT(feed_.LastLinesOf(1), ElementsAre("red?]0;title?"));
+}
+
 TEST_F(LogFeedTest, ASlowReaderLosesLinesAndIsToldHowMany) {
   feed_.SetWatches({Watch(0, true)});
   Take();

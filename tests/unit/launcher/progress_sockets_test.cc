@@ -51,6 +51,21 @@ TEST_F(ProgressSocketsTest, EachWorkerIsHeardApartAndItsWordsTogether) {
   EXPECT_FALSE(sockets_.Read(1).has_value());
 }
 
+TEST_F(ProgressSocketsTest, ControlCharactersOfAWorkerAreReplaced) {
+  EXPECT_TRUE(Tell(0,
+                   "STEP=1\nUNIT=\x1b[2Jimages\nSECTION=da\x07ta\nLEFT=3\nERROR=\x1b]0;t\x07\n"
+                   "WAITS=57 all\x1b[1A_reduce 4 flo\x07t32 \x1b[2J0\nLAST=56 a\x07 0"));
+  const auto said = sockets_.Read(0);
+  ASSERT_TRUE(said.has_value());
+  EXPECT_EQ(said->step, 1);
+  EXPECT_EQ(said->unit, "images");
+  EXPECT_EQ(said->section, "da?ta");
+  EXPECT_EQ(said->error, "?]0;t?");
+  ASSERT_TRUE(said->place.has_value());
+  EXPECT_EQ(said->place->waits, (Collective{"0", 57, "all_reduce", 4, "flo?t32"}));
+  EXPECT_EQ(said->place->last, (std::vector<Collective>{{"0", 56, "a?"}}));
+}
+
 TEST_F(ProgressSocketsTest, AnEmptyMessageIsOneToo) {
   EXPECT_TRUE(Tell(0, ""));
   EXPECT_TRUE(sockets_.Read(0).has_value());

@@ -19,6 +19,11 @@ TEST(StacksTest, EachProcessHasItsLines) {
   EXPECT_THAT(stacks.at(14), ElementsAre("  thread")) << "what was cut is kept";
 }
 
+TEST(StacksTest, ControlCharactersInNamesAreReplaced) {
+  EXPECT_THAT(ParseStacks("=== process 12\n    #0 \x1b[2Jf at a\x07.py:1\n").at(12),
+              ElementsAre("    #0 f at a?.py:1"));
+}
+
 TEST(StacksTest, WordsOfNobodyAreLeftOut) {
   EXPECT_THAT(ParseStacks("hello\n=== process x\n  thread 1\n"), IsEmpty());
 }

@@ -34,6 +34,11 @@ TEST(StuckProcessTest, OneThatADebuggerHoldsIsSaidByWhom) {
             "which traces it, has not released it; it is left behind");
 }
 
+TEST(StuckProcessTest, ControlCharactersInItsNameAreReplaced) {
+  EXPECT_EQ(ParseStuckProcess(77, "Name:\t\x1b[2Jtr\x07in\nState:\tZ (zombie)\n", "0", "").name,
+            "tr?in");
+}
+
 TEST(StuckProcessTest, WhatCannotBeReadIsLeftOut) {
   EXPECT_THAT(ToText(ParseStuckProcess(77, "", "", ""), seconds(1)),
               HasSubstr("process 77 (?) has not ended 1 s after SIGKILL: it hangs in the kernel "

@@ -17,5 +17,10 @@ TEST(PrintableTest, NothingReachesATerminalThatCouldMoveItsCursor) {
   EXPECT_EQ(Printable(std::string("a\0b", 3)), "a?b");
 }
 
+TEST(PrintableTest, LinesStayLines) {
+  EXPECT_EQ(PrintableLines("a\x1b[2J\r\n\n\x1b[\nb\n"), "a?\n\n?[\nb\n");
+  EXPECT_EQ(PrintableLines(""), "");
+}
+
 }  // namespace
 }  // namespace ddprun
