@@ -2,6 +2,7 @@
 """What a training does with its folders: two in one, folders that cannot be written, checkpoints that cannot be read, and
 --max-steps over a resume."""
 
+import fcntl
 import os
 import re
 import signal
@@ -40,6 +41,37 @@ def test_a_folder_that_takes_no_files_is_found_before_training(tmp_path):
     one_sentence(done, 2, "--output-dir /proc/self cannot be written to: ")
     (tmp_path / "cifar_net.pth").mkdir()
     one_sentence(run([TRAIN, *SMALL, "--output-dir", tmp_path]), 2, "cifar_net.pth, which the results are written to")
+
+
+@pytest.mark.parametrize("name", ["cifar_net.pth", "cifar_net.pth.json", "summary.json"])
+def test_a_fifo_in_the_place_of_a_result_is_found_before_training(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    done = run([TRAIN, *SMALL, "--max-steps", "1", "--output-dir", tmp_path])
+    one_sentence(done, 2, f"{tmp_path}/{name}, which the results are written to, is not a regular file; remove it")
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_fifo_in_the_place_of_the_metrics_costs_them_alone(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    done = run([TRAIN, *SMALL, "--max-steps", "1", "--output-dir", tmp_path])
+    one_sentence(done, 0, f"metrics cannot be written to {tmp_path}/metrics.jsonl: it is not a regular file; training goes on")
+    assert (tmp_path / "summary.json").is_file() and (tmp_path / "metrics.jsonl").is_fifo()
+
+
+def test_a_fifo_in_the_place_of_the_log_of_samples_is_found_before_training(tmp_path):
+    os.mkfifo(tmp_path / "samples-0.jsonl")
+    done = run([TRAIN, *SMALL, "--max-steps", "1", "--log-samples", "--output-dir", tmp_path])
+    one_sentence(done, 1, f"cannot write {tmp_path}/samples-0.jsonl: it is not a regular file; remove it")
+    assert not (tmp_path / "cifar_net.pth").exists()
+
+
+def test_who_may_only_read_the_lock_keeps_no_training_out(tmp_path):
+    (tmp_path / "training.lock").write_text("{}")
+    (tmp_path / "training.lock").chmod(0o644)
+    with open(tmp_path / "training.lock") as reader:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        done = run([TRAIN, *SMALL, "--max-steps", "1", "--output-dir", tmp_path])
+    assert (done.returncode, done.stderr) == (0, ""), done
 
 
 def test_a_damaged_only_checkpoint_is_not_called_another_trainings(tmp_path):

@@ -15,6 +15,7 @@
 
 #include "worker/base/text.h"
 #include "worker/checkpoint/finite_values.h"
+#include "worker/checkpoint/header_fields.h"
 #include "worker/files/bounded_json.h"
 #include "worker/files/crc32c.h"
 #include "worker/files/safetensors.h"
@@ -143,11 +144,13 @@ Snapshot Check(const SafetensorsFile& file) {
   CheckHeader(file);
   Snapshot snapshot{file.tensors(), ParseBoundedJson(Text(file.metadata(), kAboutKey), kLimits)};
   snapshot.tensors.pop_back();
-  const Json expected = ParseBoundedJson(Text(file.metadata(), kChecksumsKey), kLimits);
+  CheckHeaderFields(HeaderFields(snapshot.about));
+  const Json checksums = ParseBoundedJson(Text(file.metadata(), kChecksumsKey), kLimits);
+  const HeaderFields expected(checksums, kChecksumsKey);
   const std::vector<std::uint32_t> sums = SumUp(snapshot.tensors);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const std::string& name = snapshot.tensors[i].first;
-    Compare("tensor '" + name + "'", Hex(sums[i]), expected.at(name).get<std::string>());
+    Compare("tensor '" + name + "'", Hex(sums[i]), expected.Text(name));
   }
   return snapshot;
 }
@@ -186,19 +189,18 @@ std::string CheckpointImage::NotFinite() const {
   return "";
 }
 
+DamagedCheckpoint::DamagedCheckpoint(const std::string& path, const std::string& fact)
+    : CheckpointError("checkpoint " + path + " is damaged or none: " + fact) {}
+
 Snapshot ReadCheckpoint(const std::string& path) {
   try {
     return Check(SafetensorsFile(path));
   } catch (const CheckpointError& error) {
-    throw CheckpointError("checkpoint " + path + " is damaged or none: " + error.what());
-  } catch (const SafetensorsError& error) {
-    throw CheckpointError(error.what());
+    throw DamagedCheckpoint(path, error.what());
+  } catch (const HeaderError& error) {
+    throw DamagedCheckpoint(path, error.what());
   } catch (const JsonError& error) {
-    throw CheckpointError("checkpoint " + path + " is damaged or none: its metadata " +
-                          error.what());
-  } catch (const Json::exception&) {
-    throw CheckpointError("checkpoint " + path +
-                          " is damaged or none: its metadata are not what they must be");
+    throw DamagedCheckpoint(path, std::string("its metadata ") + error.what());
   } catch (const std::runtime_error& error) {
     throw CheckpointError(error.what());
   }

@@ -54,8 +54,14 @@ class CheckpointImage {
   std::size_t size_ = 0;
 };
 
-// The tensors are views of the file (see SafetensorsFile), all of them checked, by several threads.
-// Throws CheckpointError.
+// "checkpoint PATH is damaged or none: FACT". The caller knows the next move.
+struct DamagedCheckpoint : CheckpointError {
+  DamagedCheckpoint(const std::string& path, const std::string& fact);
+};
+
+// The tensors are views of the file (see SafetensorsFile), all of them checked, by several threads;
+// and so are the fields of `about` that are there (header_fields.h). Throws DamagedCheckpoint, and
+// CheckpointError if the file cannot be read.
 Snapshot ReadCheckpoint(const std::string& path);
 
 }  // namespace ddprun

@@ -55,11 +55,6 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-std::string TrainingOf(const Snapshot& snapshot) {
-  const auto found = snapshot.about.find(kTrainingKey);
-  return found != snapshot.about.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // The PID in "NAME.safetensors.tmp.PID", AtomicFile's name for a file that is being written.
 std::optional<pid_t> WriterOf(const std::string& name) {
   constexpr std::string_view kTemporary = ".tmp.";
@@ -68,12 +63,25 @@ std::optional<pid_t> WriterOf(const std::string& name) {
   return ParseNumber<pid_t>(std::string_view(name).substr(at + kTemporary.size()));
 }
 
+FoundCheckpoint OpenFile(const std::string& path) {
+  try {
+    return {path, ReadCheckpoint(path)};
+  } catch (const DamagedCheckpoint& error) {
+    throw CheckpointError(std::string(error.what()) + kNameAnother);
+  }
+}
+
 }  // namespace
 
 std::string CheckpointName(std::int64_t step) {
   char name[64];
   std::snprintf(name, sizeof name, "step-%09lld.safetensors", static_cast<long long>(step));
   return name;
+}
+
+std::string TrainingOf(const Snapshot& snapshot) {
+  const HeaderFields header(snapshot.about);
+  return header.Has(kTrainingKey) ? header.Text(kTrainingKey) : "";
 }
 
 std::vector<CheckpointEntry> ListCheckpoints(const std::string& folder) {
@@ -104,8 +112,7 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
 
 FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Notify& notify) {
   std::error_code error;
-  if (!fs::is_directory(path_or_folder, error))
-    return {path_or_folder, ReadCheckpoint(path_or_folder)};
+  if (!fs::is_directory(path_or_folder, error)) return OpenFile(path_or_folder);
   const std::string training = CurrentTraining(path_or_folder);
   if (!training.empty()) {
     if (auto found = FindNewest(path_or_folder, training, notify)) return *std::move(found);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "worker/checkpoint/checkpoint_file.h"
+#include "worker/checkpoint/header_fields.h"
 
 namespace ddprun {
 
@@ -27,6 +28,9 @@ using Notify = std::function<void(const std::string&)>;
 
 // "step-000001234.safetensors".
 std::string CheckpointName(std::int64_t step);
+
+// The training's name in a checkpoint that was read; empty if it has none.
+std::string TrainingOf(const Snapshot& snapshot);
 
 struct CheckpointEntry {
   std::int64_t step = 0;
@@ -40,6 +44,21 @@ struct FoundCheckpoint {
   std::string path;
   Snapshot snapshot;
 };
+
+// The next move where a file that was named, or found, cannot be gone on from.
+inline constexpr char kNameAnother[] = "; name another checkpoint";
+
+// What `read` returns for the fields of the checkpoint's header. Throws CheckpointError that names
+// the file if one is missing.
+template <typename Read>
+auto ReadHeader(const FoundCheckpoint& found, const Read& read) {
+  try {
+    return read(HeaderFields(found.snapshot.about));
+  } catch (const HeaderError& error) {
+    throw CheckpointError(DamagedCheckpoint(found.path, error.what()).what() +
+                          std::string(kNameAnother));
+  }
+}
 
 // The newest good one; of this training only, if one is named. One that is damaged is told and
 // passed over. Does not throw.

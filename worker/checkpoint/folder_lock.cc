@@ -2,7 +2,6 @@
 #include "worker/checkpoint/folder_lock.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "worker/base/host_name.h"
 
@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 constexpr char kLockFile[] = "training.lock";
 constexpr std::size_t kHolderBytesMax = 4096;
-// flock() has no deadline.
+// A lock has no deadline.
 constexpr std::chrono::milliseconds kTryInterval{50};
 
 struct Holder {
@@ -56,40 +56,72 @@ void WriteHolder(int fd, const std::string& run) {
   [[maybe_unused]] const ssize_t written = pwrite(fd, text.data(), text.size(), 0);
 }
 
-int OpenLock(const std::string& path) {
+struct LockFile {
+  int fd = -1;
+  bool writable = true;
+};
+
+// Others may read the file, as the umask says: it names the holder, and a user who may not write it
+// still sees that it is locked.
+LockFile OpenLock(const std::string& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0666);
-  // Another user's file in a shared folder: read access is enough for a lock.
-  return fd < 0 && errno == EACCES ? open(path.c_str(), O_RDONLY | kFlags) : fd;
+  if (fd >= 0 || errno != EACCES) return {.fd = fd};
+  return {.fd = open(path.c_str(), O_RDONLY | kFlags), .writable = false};
 }
 
-// 0, EWOULDBLOCK when the time is over, or why there can be no lock.
-int LockWithin(int fd, std::chrono::milliseconds patience) {
+// 0: locked. EWOULDBLOCK: another training has it. EBUSY: a process that only reads it keeps us
+// from locking it. Else why there can be no lock.
+int TryLock(const LockFile& file) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (file.writable && fcntl(file.fd, F_OFD_SETLK, &whole) == 0) return 0;
+  if (file.writable && errno != EAGAIN && errno != EACCES) return errno;
+  // A training has a write lock, the only kind that is in the way of a read lock.
+  whole.l_type = F_RDLCK;
+  if (fcntl(file.fd, F_OFD_GETLK, &whole) != 0) return errno;
+  if (whole.l_type != F_UNLCK) return EWOULDBLOCK;
+  return file.writable ? EBUSY : EACCES;
+}
+
+int LockWithin(const LockFile& file, std::chrono::milliseconds patience) {
   const Clock::time_point deadline = Clock::now() + patience;
-  for (;;) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
-    if (errno != EWOULDBLOCK && errno != EINTR) return errno;
-    if (Clock::now() >= deadline) return EWOULDBLOCK;
+  // The first EBUSY may be of a training that has ended meanwhile.
+  for (bool first = true;;) {
+    const int error = TryLock(file);
+    const bool again = error == EBUSY && std::exchange(first, false);
+    if (!again && error != EWOULDBLOCK && error != EINTR) return error;
+    if (!again && Clock::now() >= deadline) return EWOULDBLOCK;
     std::this_thread::sleep_for(kTryInterval);
   }
+}
+
+std::string SayUnlocked(const std::string& path, int error) {
+  const std::string reason =
+      error == EBUSY ? "a process that reads it holds a read lock" : std::strerror(error);
+  const std::string next = error == EBUSY    ? "; end that process, which lslocks names"
+                           : error == EACCES ? "; give this user the right to write to it"
+                                             : "";
+  return path + " cannot be locked: " + reason +
+         "; a second training in this folder would not be noticed" + next;
 }
 
 }  // namespace
 
 FolderLock::FolderLock(const std::string& folder, const Options& options, const Notify& notify) {
   const std::string path = std::filesystem::path(folder) / kLockFile;
-  fd_ = OpenLock(path);
-  const int error = fd_ < 0 ? errno
-                            : LockWithin(fd_, options.restarted ? options.patience
-                                                                : std::chrono::milliseconds(0));
+  const LockFile file = OpenLock(path);
+  fd_ = file.fd;
+  const auto patience = options.restarted ? options.patience : std::chrono::milliseconds(0);
+  const int error = fd_ < 0 ? errno : LockWithin(file, patience);
   if (error == 0) {
     held_ = true;
     WriteHolder(fd_, options.run);
     return;
   }
   if (error != EWOULDBLOCK) {
-    notify(path + " cannot be locked: " + std::strerror(error) +
-           "; a second training in this folder would not be noticed");
+    notify(SayUnlocked(path, error));
     return;
   }
   const Holder holder = ReadHolder(fd_);

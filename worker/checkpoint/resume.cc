@@ -18,9 +18,11 @@ std::optional<FoundCheckpoint> OfTraining(const std::string& folder, const std::
 }
 
 bool HasSettings(const Snapshot& snapshot, const Json& settings) {
-  const Json config = snapshot.about.value("config", Json::object());
+  const HeaderFields header(snapshot.about);
+  if (!header.Has("config")) return settings.empty();
+  const HeaderFields config = header.Object("config");
   for (const auto& [key, value] : settings.items()) {
-    if (!config.contains(key) || config.at(key) != value) return false;
+    if (!config.Has(key) || Json(config.Text(key)) != value) return false;
   }
   return true;
 }
@@ -60,7 +62,7 @@ ResumePoint Anew(const ResumeOptions& options, const Notify& notify) {
 
 // Of a checkpoint of another training than the folder's the folder becomes that one's.
 ResumePoint From(const ResumeOptions& options, FoundCheckpoint found) {
-  ResumePoint point{.training = found.snapshot.about.value(kTrainingKey, "")};
+  ResumePoint point{.training = TrainingOf(found.snapshot)};
   TakeFolder(options, point.training);
   point.checkpoint = std::move(found);
   return point;

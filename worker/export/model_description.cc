@@ -42,11 +42,11 @@ std::string ChecksumOf(const std::string& path) {
 
 }  // namespace
 
-Config ConfigFrom(const nlohmann::json& settings, const std::string& path) {
+Config ConfigFrom(const HeaderFields& settings, const std::string& path) {
   Config config;
-  for (const auto& [key, value] : settings.items()) {
+  for (const std::string& key : settings.Keys()) {
     const Setting* setting = FindSetting(key);
-    const std::string text = value.get<std::string>();
+    const std::string text = settings.Text(key);
     // Settings of newer versions are ignored; an empty text means that the setting is not set.
     if (setting != nullptr && IsOfTheModel(*setting) && !text.empty())
       SetFromText(config, *setting, text, path + ": " + key);
@@ -54,15 +54,15 @@ Config ConfigFrom(const nlohmann::json& settings, const std::string& path) {
   return config;
 }
 
-ModelInput InputFrom(const nlohmann::json& data) {
-  ModelInput input;
-  data.at("channels").get_to(input.channels);
-  data.at("height").get_to(input.height);
-  data.at("width").get_to(input.width);
-  data.at("classes").get_to(input.classes);
-  data.at("mean").get_to(input.mean);
-  data.at("std").get_to(input.std);
-  input.class_names = data.value("class_names", std::vector<std::string>{});
+ModelInput InputFrom(const HeaderFields& data) {
+  ModelInput input{.channels = data.Count("channels"),
+                   .height = data.Count("height"),
+                   .width = data.Count("width"),
+                   .classes = data.Count("classes"),
+                   .mean = data.Numbers("mean"),
+                   .std = data.Numbers("std"),
+                   .class_names = {}};
+  if (data.Has("class_names")) input.class_names = data.Texts("class_names");
   return input;
 }
 
@@ -106,9 +106,11 @@ std::optional<ModelDescription> ReadDescription(const std::string& model_path,
     const auto json = nlohmann::json::parse(file);
     if (json.at("format") != kFormat) return pass_over("is not a description of a model");
     if (json.at("crc32c") != ChecksumOf(model_path)) return pass_over("is of other weights");
-    return ModelDescription{.config = ConfigFrom(json.at("settings"), path),
-                            .input = InputFrom(json.at("data"))};
+    return ModelDescription{.config = ConfigFrom(HeaderFields(json.at("settings"), "config"), path),
+                            .input = InputFrom(HeaderFields(json.at("data"), "data"))};
   } catch (const nlohmann::json::exception&) {
+    return pass_over("is not a description of a model");
+  } catch (const HeaderError&) {
     return pass_over("is not a description of a model");
   }
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "worker/checkpoint/header_fields.h"
 #include "worker/config/config.h"
 #include "worker/export/model_file.h"
 
@@ -30,10 +31,10 @@ void WriteDescription(const std::string& model_path, const Config& config, const
 std::optional<ModelDescription> ReadDescription(const std::string& model_path,
                                                 const Notify& notify);
 
-// Parts that a checkpoint contains too. Settings of the machine and of the run are omitted: another
-// machine may evaluate the model. Throw UsageError and nlohmann::json::exception.
-Config ConfigFrom(const nlohmann::json& settings, const std::string& path);
-ModelInput InputFrom(const nlohmann::json& data);
+// Parts that a checkpoint contains too, under "config" and "data". Settings of the machine and of
+// the run are omitted: another machine may evaluate the model. Throw UsageError and HeaderError.
+Config ConfigFrom(const HeaderFields& settings, const std::string& path);
+ModelInput InputFrom(const HeaderFields& data);
 nlohmann::json ToJson(const ModelInput& input);
 
 }  // namespace ddprun

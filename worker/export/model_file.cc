@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "worker/checkpoint/checkpoint_file.h"
 #include "worker/export/model_description.h"
 #include "worker/export/transformers_names.h"
 #include "worker/files/safetensors.h"
@@ -26,6 +25,7 @@ constexpr std::string_view kAveragePrefix = "ema/";
 
 bool IsZip(const std::string& path) {
   char magic[2] = {};
+  if (!fs::is_regular_file(path)) return false;  // to open a FIFO would wait for its writer
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
   return magic[0] == 'P' && magic[1] == 'K';
 }
@@ -44,15 +44,17 @@ std::map<std::string, at::Tensor> Under(std::string_view prefix, const NamedTens
   return found;
 }
 
-ModelFile FromCheckpoint(const std::string& path, const Snapshot& snapshot,
-                         ModelFileOptions options) {
+ModelFile FromCheckpoint(const FoundCheckpoint& found, ModelFileOptions options) {
+  const auto& [path, snapshot] = found;
   ModelFile model{.path = path};
   try {
-    model.config = ConfigFrom(snapshot.about.at("config"), path);
-    model.input = InputFrom(snapshot.about.at("data"));
-    model.step = snapshot.about.at("step").get<std::int64_t>();
-  } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(path + " does not say what its model is (" + error.what() + ")");
+    const HeaderFields header(snapshot.about);
+    model.config = ConfigFrom(header.Object("config"), path);
+    model.input = InputFrom(header.Object("data"));
+    model.step = header.Count("step");
+  } catch (const HeaderError& error) {
+    throw std::runtime_error(path + " does not say what its model is: " + error.what() +
+                             kNameAnother);
   }
   auto tensors = Under(kModelPrefix, snapshot.tensors);
   if (options.averaged) {
@@ -135,13 +137,12 @@ ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
   if (fs::is_directory(path)) {
     name = fs::path(path) / "model.safetensors";
     if (!fs::exists(name)) {
-      const FoundCheckpoint found = OpenCheckpoint(path, options.notify);
-      return FromCheckpoint(found.path, found.snapshot, options);
+      return FromCheckpoint(OpenCheckpoint(path, options.notify), options);
     }
   }
   if (!IsZip(name)) {
     const SafetensorsFile file(name);
-    if (IsCheckpoint(file)) return FromCheckpoint(path, ReadCheckpoint(name), options);
+    if (IsCheckpoint(file)) return FromCheckpoint(OpenCheckpoint(name, options.notify), options);
     return WithDescription({.path = path, .tensors = file.tensors()}, name, options);
   }
   return WithDescription({.path = path, .tensors = ReadStateDict(name)}, name, options);

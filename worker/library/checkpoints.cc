@@ -19,6 +19,7 @@
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/checkpoint/checkpoint_writer.h"
 #include "worker/checkpoint/folder_lock.h"
+#include "worker/checkpoint/header_fields.h"
 #include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/files/atomic_file.h"
@@ -42,7 +43,8 @@ Json ToJson(const TrainingPosition& position) {
   return {{"step", position.step}, {"epoch", position.epoch}, {"consumed", position.consumed}};
 }
 
-TrainingPosition PositionIn(const Json& json) {
+// Of what a rank of this program has sent.
+TrainingPosition FromJson(const Json& json) {
   return {.step = json.at("step").get<std::int64_t>(),
           .epoch = json.at("epoch").get<std::int64_t>(),
           .consumed = json.at("consumed").get<std::int64_t>()};
@@ -190,7 +192,7 @@ TrainingPosition Checkpoints::State::GoOn(int source) {
   Json words;
   if (kept != nullptr) words = {{"position", ToJson(kept->position)}, {"training", kept->training}};
   words = Json::parse(world_.BroadcastText(words.dump(), source));
-  const TrainingPosition position = PositionIn(words.at("position"));
+  const TrainingPosition position = FromJson(words.at("position"));
   training_ = words.at("training").get<std::string>();
   Send(kept == nullptr ? nullptr : &kept->tensors, source,
        "the state of rank " + std::to_string(source));
@@ -218,7 +220,7 @@ TrainingPosition Checkpoints::State::FromDisk() {
       finding["training"] = point.training;
       if (point.checkpoint) {
         finding["path"] = point.checkpoint->path;
-        finding["position"] = ToJson(PositionIn(point.checkpoint->snapshot.about));
+        finding["position"] = ToJson(ReadHeader(*point.checkpoint, PositionIn));
       }
     } catch (const std::exception& error) {
       finding["error"] = FirstLine(error);
@@ -232,7 +234,7 @@ TrainingPosition Checkpoints::State::FromDisk() {
     return {};
   }
   const auto path = finding.at("path").get<std::string>();
-  const TrainingPosition position = PositionIn(finding.at("position"));
+  const TrainingPosition position = FromJson(finding.at("position"));
   Send(point.checkpoint ? &point.checkpoint->snapshot.tensors : nullptr, /*root=*/0, path);
   MakeWriter(path);
   if (world_.rank() == 0) {

@@ -74,7 +74,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
       if (point.checkpoint) {
         finding["about"] = point.checkpoint->snapshot.about;
         finding["tensors"] = TensorList(point.checkpoint->snapshot.tensors);
-        contents_.CheckFits(point.checkpoint->snapshot);
+        contents_.CheckFits(*point.checkpoint);
       }
     } catch (const UsageError& error) {
       finding["usage"] = error.what();

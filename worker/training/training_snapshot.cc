@@ -13,7 +13,7 @@
 #include "proto/version.h"
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/checkpoint/checkpoint_folder.h"
+#include "worker/checkpoint/header_fields.h"
 #include "worker/checkpoint/resume.h"
 #include "worker/export/model_description.h"
 #include "worker/export/model_file.h"
@@ -88,12 +88,21 @@ NamedTensors StateTensors(const TrainingParts& parts) {
 }
 
 std::optional<GradScaler::State> SavedScale(const Json& about) {
-  if (about.at("config").value("amp", "") != "fp16") return std::nullopt;
-  const Json& scaler = about.at("scaler");
-  const auto scale = scaler.at("scale").get<double>();
+  const HeaderFields header(about);
+  const HeaderFields config = header.Object("config");
+  if (!config.Has("amp") || config.Text("amp") != "fp16") return std::nullopt;
+  const HeaderFields scaler = header.Object("scaler");
+  const double scale = scaler.Number("scale");
   if (scale < 1) return std::nullopt;
-  return GradScaler::State{
-      .scale = scale, .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
+  return GradScaler::State{.scale = scale,
+                           .steps_since_growth = scaler.Count("steps_since_growth")};
+}
+
+TrainingPlace SavedPlace(const Json& about) {
+  const HeaderFields header(about);
+  return {.position = PositionIn(header),
+          .reached_target = header.Flag("reached_target"),
+          .evaluation_due = header.Has("evaluation_due") && header.Flag("evaluation_due")};
 }
 
 BucketLayout SavedLayout(const Json& about) {
@@ -111,11 +120,17 @@ BucketLayout SavedLayout(const Json& about) {
   return layout;
 }
 
-void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
+void TrainingSnapshot::CheckFits(const FoundCheckpoint& checkpoint) const {
+  const Snapshot& snapshot = checkpoint.snapshot;
   const std::string misfit =
       Misfit(snapshot.about, {{"config", ConfigOf(config_)}, {"data", DataOf(data_)}});
   const std::string next = "; pass the same settings, another --checkpoint-dir or --resume never";
   if (!misfit.empty()) throw UsageError("the checkpoint to go on from " + misfit + next);
+  // All ranks read these from what rank 0 sends them; only here is the file known.
+  ReadHeader(checkpoint, [&](const HeaderFields&) {
+    SavedPlace(snapshot.about);
+    SavedScale(snapshot.about);
+  });
   const TensorsByName read = ByName(snapshot.tensors);
   for (const auto& [name, tensor] : StateTensors(parts_)) {
     const auto found = read.find(name);
@@ -154,11 +169,7 @@ TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about
   CopyIn(snapshot, tensors);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   parts_.strategy->UseLayout(SavedLayout(about));
-  return {.position = {.step = about.at("step").get<std::int64_t>(),
-                       .epoch = about.at("epoch").get<std::int64_t>(),
-                       .consumed = about.at("consumed").get<std::int64_t>()},
-          .reached_target = about.at("reached_target").get<bool>(),
-          .evaluation_due = about.value("evaluation_due", false)};
+  return SavedPlace(about);
 }
 
 Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& training) const {

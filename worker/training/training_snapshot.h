@@ -10,7 +10,7 @@
 
 #include "ddprun/distributed_data_parallel.h"
 #include "ddprun/world.h"
-#include "worker/checkpoint/checkpoint_file.h"
+#include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/step/training_plan.h"
@@ -20,8 +20,11 @@ namespace ddprun {
 
 // The scale of fp16's gradients in a checkpoint (Snapshot::about). None if its training did not
 // scale: it has saved 1, with which small gradients vanish. Nor of one that had come below 1, which
-// ends a training.
+// ends a training. Throws HeaderError.
 std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
+
+// Where a checkpoint's training is (Snapshot::about). Throws HeaderError.
+TrainingPlace SavedPlace(const nlohmann::json& about);
 
 // How the gradients were summed in a checkpoint's training (Snapshot::about). Empty if it does not
 // say so, in words that can be read.
@@ -36,8 +39,9 @@ class TrainingSnapshot {
   TrainingSnapshot(const Config& config, const Dataset& data, World& world, TrainingParts& parts)
       : config_(config), data_(data), world_(world), parts_(parts) {}
 
-  // On rank 0: throws UsageError if the checkpoint is of another training.
-  void CheckFits(const Snapshot& snapshot) const;
+  // On rank 0: throws UsageError if the checkpoint is of another training, CheckpointError if its
+  // header lacks what Load() reads.
+  void CheckFits(const FoundCheckpoint& checkpoint) const;
 
   // Copies rank 0's snapshot, null on the other ranks, into the parts of all ranks. `about` is its
   // Snapshot::about, `tensors` the TensorList() of its tensors. All ranks must call it.

@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
 
+#include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
+#include "worker/export/model_file.h"
 #include "worker/files/safetensors.h"
 #include "worker/files/state_dict.h"
 
@@ -86,6 +89,23 @@ TEST(InitialWeights, HalfPrecisionIsRead) {
   EXPECT_EQ(weight.scalar_type(), at::kFloat);
   EXPECT_TRUE(
       at::equal(weight, Make(1)->named_parameters()["fc1.weight"].to(at::kHalf).to(at::kFloat)));
+}
+
+// As a program of its own that saves by ddprun::Checkpoints leaves one.
+TEST(InitialWeights, ACheckpointThatDoesNotNameItsModelIsNamed) {
+  const TempFiles files;
+  const std::string path = WriteSmall(files.folder(), 3);
+  EXPECT_EQ(MessageOf<std::runtime_error>([&] { ReadModelFile(path, {}); }),
+            path +
+                " does not say what its model is: its metadata have no 'data'; name another "
+                "checkpoint");
+}
+
+TEST(InitialWeights, AFifoIsNotWaitedFor) {
+  const TempFiles files;
+  ASSERT_EQ(mkfifo(files.Path("a.pth").c_str(), 0600), 0);
+  EXPECT_EQ(MessageOf<std::runtime_error>([&] { ReadModelFile(files.Path("a.pth"), {}); }),
+            "cannot open " + files.Path("a.pth") + ": it is not a regular file");
 }
 
 }  // namespace

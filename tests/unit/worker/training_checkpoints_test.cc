@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/temp_files.h"
+#include "worker/checkpoint/header_fields.h"
 #include "worker/files/atomic_file.h"
 #include "worker/step/step_seed.h"
 
@@ -31,6 +32,31 @@ TEST(SavedScale, IsNoneOfATrainingThatDidNotScale) {
 TEST(SavedScale, IsNoneOfATrainingThatOverflowedUntilItsEnd) {
   EXPECT_FALSE(SavedScale(AboutWith("fp16", 0.5)));
   EXPECT_EQ(SavedScale(AboutWith("fp16", 1))->scale, 1);
+}
+
+TEST(SavedScale, OfAnotherTypeIsNamed) {
+  for (const auto& [scaler, fact] : std::vector<std::pair<const char*, const char*>>{
+           {"{\"scale\": \"2\", \"steps_since_growth\": 7}",
+            "'scaler.scale' in its metadata is \"2\", but must be a number from 0 to 3e+38"},
+           {"{\"scale\": 2}", "its metadata have no 'scaler.steps_since_growth'"},
+           {"7", "'scaler' in its metadata is 7, but must be an object"}}) {
+    nlohmann::json about = AboutWith("fp16", 1024);
+    about["scaler"] = nlohmann::json::parse(scaler);
+    EXPECT_EQ(MessageOf<HeaderError>([&] { SavedScale(about); }), fact);
+  }
+}
+
+TEST(SavedPlace, IsThatOfTheHeader) {
+  nlohmann::json about = {{"step", 12}, {"epoch", 3}, {"consumed", 5}, {"reached_target", true}};
+  TrainingPlace place = SavedPlace(about);
+  EXPECT_EQ(place.position, (TrainingPosition{.step = 12, .epoch = 3, .consumed = 5}));
+  EXPECT_TRUE(place.reached_target);
+  EXPECT_FALSE(place.evaluation_due);
+  about["evaluation_due"] = true;
+  EXPECT_TRUE(SavedPlace(about).evaluation_due);
+  about.erase("reached_target");
+  EXPECT_EQ(MessageOf<HeaderError>([&] { SavedPlace(about); }),
+            "its metadata have no 'reached_target'");
 }
 
 TEST(SavedLayout, IsThatOfTheFile) {
