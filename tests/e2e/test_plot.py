@@ -3,13 +3,15 @@
 
 import json
 import math
+import os
 import re
+import subprocess
 import xml.etree.ElementTree
 
 import pytest
 from PIL import Image
 
-from conftest import TRAIN, run
+from conftest import TRAIN, run, wait_for
 
 # chart.cc's first two colours.
 COLORS = ((31, 119, 180), (255, 127, 14))
@@ -85,14 +87,30 @@ def test_what_is_wrong_is_one_sentence(runs, tmp_path):
         ((runs[0], "-o", tmp_path / "a.gif"), 2, "a.gif is neither .png nor .svg; name it so"),
         ((runs[0],), 2, "--output is required"),
         (("-o", tmp_path / "a.png"), 2, "RUN is required"),
-        ((runs[0], "-o", tmp_path / "no" / "a.png"), 1, "no/a.png cannot be written"),
-        ((runs[0], "-o", tmp_path / "no" / "a.svg"), 1, "no/a.svg cannot be written"),
+        ((runs[0], "-o", tmp_path / "no" / "a.png"), 1, f"cannot write {tmp_path}/no/a.png: No such file or directory; choose another --output"),
+        ((runs[0], "-o", tmp_path / "no" / "a.svg"), 1, f"cannot write {tmp_path}/no/a.svg: No such file or directory; choose another --output"),
         ((runs[0], "-o", tmp_path / "a.png", "--smoothing", "1"), 2, "--smoothing"),
     ):
         ended = plot(*arguments)
         assert ended.returncode == code, ended
         assert words in ended.stderr and ended.stderr.count("\n") == 1, ended.stderr
         assert not (tmp_path / "a.png").exists()
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.svg"])
+def test_a_fifo_takes_the_picture_if_something_reads_from_it(runs, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    ended = plot(runs[0], "-o", tmp_path / name)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended
+    assert f"{tmp_path}/{name}: it is a FIFO that nothing reads from; choose another --output" in ended.stderr
+    reader = subprocess.Popen(["cat", tmp_path / name], stdout=subprocess.PIPE)
+    try:
+        wait_for("the picture", lambda: plot(runs[0], "-o", tmp_path / name).returncode == 0)
+        picture = reader.communicate(timeout=60)[0]
+    finally:
+        reader.kill()
+        reader.wait()
+    assert picture.startswith(b"\x89PNG" if name == "a.png" else b"<?xml"), picture[:10]
 
 
 def test_help_is_that_of_plot():

@@ -93,6 +93,9 @@ class ChildProcess {
 };
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::string& log) {
+  // To open a FIFO would wait for a reader, for ever.
+  if (std::error_code error; std::filesystem::is_other(std::filesystem::status(log, error)))
+    throw std::runtime_error(log + " cannot be written: it is not a regular file; remove it");
   const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (file < 0) throw Failed(log + " cannot be written");
   std::vector<std::string> words = command;

@@ -18,6 +18,11 @@ std::string PathOf(const std::string& output_dir, int rank) {
 
 // Lines of the steps up to `steps`; a last one that was cut off is none.
 void KeepSteps(const std::string& path, std::int64_t steps) {
+  std::error_code error;
+  // To open a FIFO would wait for a writer, for ever.
+  if (std::filesystem::is_other(std::filesystem::status(path, error)))
+    throw std::runtime_error("cannot write " + path +
+                             ": it is not a regular file; remove it, or leave out --log-samples");
   std::string kept;
   {
     std::ifstream file(path);

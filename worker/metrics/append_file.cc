@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace ddprun {
 
@@ -16,10 +17,16 @@ AppendFile::~AppendFile() {
 
 int AppendFile::Open(const std::string& path, std::uint64_t kept_bytes) {
   path_ = path;
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd_ < 0) return errno;
+  // Not blocking: to open a FIFO would wait for a reader, for ever.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  fd_ = open(path.c_str(), kFlags, 0666);
+  if (fd_ < 0) return errno == ENXIO ? ESPIPE : errno;  // nothing reads from it
   struct stat status {};
   if (fstat(fd_, &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) {
+    close(std::exchange(fd_, -1));
+    return ESPIPE;
+  }
   const auto present = static_cast<std::uint64_t>(status.st_size);
   size_ = std::min(kept_bytes, present);
   if (size_ == present) return 0;

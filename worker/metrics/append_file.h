@@ -20,7 +20,8 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // Opens or makes `path` and cuts it to `kept_bytes`, if it is longer. Returns 0 or an errno.
+  // Opens or makes `path` and cuts it to `kept_bytes`, if it is longer. Returns 0 or an errno:
+  // ESPIPE for a FIFO or a device, which has no place to write at.
   int Open(const std::string& path, std::uint64_t kept_bytes);
 
   // Kept in memory until the next Flush(); dropped where too much is.

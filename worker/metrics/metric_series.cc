@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -49,6 +50,9 @@ MetricSeries ReadMetrics(const std::string& path) {
 }
 
 std::uint64_t BytesUpToStep(const std::string& path, std::int64_t last_step) {
+  std::error_code error;
+  // To open a FIFO would wait for its writer.
+  if (!std::filesystem::is_regular_file(path, error)) return 0;
   std::ifstream in(path);
   std::uint64_t bytes = 0;
   std::string text;

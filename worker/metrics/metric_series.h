@@ -28,7 +28,7 @@ inline constexpr std::size_t kMetricsLineBytes = 1 << 20;
 MetricSeries ReadMetrics(const std::string& path);
 
 // How many bytes of the file are whole lines of steps up to `last_step`, from its beginning. 0 if
-// it cannot be read.
+// it cannot be read, or is not a regular file.
 std::uint64_t BytesUpToStep(const std::string& path, std::int64_t last_step);
 
 }  // namespace ddprun

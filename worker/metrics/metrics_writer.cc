@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -122,8 +123,12 @@ void MetricsWriter::Encode(const Record& record) {
 
 void MetricsWriter::Check(int error, const std::string& path) {
   if (error == 0 || std::exchange(warned_, true) || !options_.warn) return;
-  options_.warn("metrics cannot be written to " + path + ": " + std::strerror(error) +
-                "; training goes on, and what is measured is kept for a while: make room there");
+  const std::string fact =
+      error == ESPIPE
+          ? "it is not a regular file; training goes on without it: remove it before the next run"
+          : std::string(std::strerror(error)) +
+                "; training goes on, and what is measured is kept for a while: make room there";
+  options_.warn("metrics cannot be written to " + path + ": " + fact);
 }
 
 }  // namespace ddprun

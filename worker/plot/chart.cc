@@ -12,6 +12,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "proto/output_file.h"
 #include "worker/plot/axis.h"
 
 namespace ddprun {
@@ -231,8 +232,13 @@ void Draw(cairo_t* cr, const std::vector<Panel>& panels, const std::vector<std::
 
 void Require(cairo_status_t status, const std::string& file) {
   if (status == CAIRO_STATUS_SUCCESS) return;
-  throw std::runtime_error(file + " cannot be written: " + cairo_status_to_string(status) +
-                           "; choose another --output");
+  throw std::runtime_error("cannot draw " + file + ": " + cairo_status_to_string(status) +
+                           "; choose another --width and --height");
+}
+
+cairo_status_t Append(void* picture, const unsigned char* data, unsigned int size) {
+  static_cast<std::string*>(picture)->append(reinterpret_cast<const char*>(data), size);
+  return CAIRO_STATUS_SUCCESS;
 }
 
 }  // namespace
@@ -240,17 +246,24 @@ void Require(cairo_status_t status, const std::string& file) {
 void DrawChart(const std::vector<Panel>& panels, const std::vector<std::string>& run_names,
                const ChartOptions& options) {
   const bool svg = std::filesystem::path(options.file).extension() == ".svg";
+  std::string picture;
   const std::unique_ptr<cairo_surface_t, void (*)(cairo_surface_t*)> surface(
-      svg ? cairo_svg_surface_create(options.file.c_str(), options.width, options.height)
+      svg ? cairo_svg_surface_create_for_stream(Append, &picture, options.width, options.height)
           : cairo_image_surface_create(CAIRO_FORMAT_RGB24, options.width, options.height),
       cairo_surface_destroy);
   const std::unique_ptr<cairo_t, void (*)(cairo_t*)> cr(cairo_create(surface.get()), cairo_destroy);
   Require(cairo_status(cr.get()), options.file);
   Draw(cr.get(), panels, run_names, options);
   Require(cairo_status(cr.get()), options.file);
-  if (!svg) Require(cairo_surface_write_to_png(surface.get(), options.file.c_str()), options.file);
+  if (!svg)
+    Require(cairo_surface_write_to_png_stream(surface.get(), Append, &picture), options.file);
   cairo_surface_finish(surface.get());
   Require(cairo_surface_status(surface.get()), options.file);
+  // Cairo itself would wait for ever for the reader of a FIFO.
+  constexpr mode_t kAsTheUmaskSays = 0666;
+  const absl::Status status = WriteWholeFile(options.file, picture, kAsTheUmaskSays);
+  if (!status.ok())
+    throw std::runtime_error(std::string(status.message()) + "; choose another --output");
 }
 
 }  // namespace ddprun

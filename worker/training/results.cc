@@ -42,13 +42,19 @@ void PrepareFolder(const std::string& option, const std::string& path) {
 }
 
 void PrepareResults(const std::string& output_dir) {
-  for (const char* name : {kModelFileName, kSummaryFileName}) {
+  const std::string description = std::string(kModelFileName) + kDescriptionSuffix;
+  for (const std::string& name :
+       {std::string(kModelFileName), description, std::string(kSummaryFileName)}) {
     const std::filesystem::path path = std::filesystem::path(output_dir) / name;
     std::error_code error;
-    if (std::filesystem::is_directory(path, error))
-      throw UsageError("--output-dir: " + path.string() +
-                       ", which the results are written to, is a folder; remove it or choose "
-                       "another --output-dir");
+    // A link is replaced; a FIFO would take the result only if something reads it at the end, and
+    // what was written there could not be read again for its checksum.
+    const bool is_folder = std::filesystem::is_directory(path, error);
+    if (!is_folder && !std::filesystem::is_other(std::filesystem::symlink_status(path, error)))
+      continue;
+    throw UsageError("--output-dir: " + path.string() + ", which the results are written to, is " +
+                     (is_folder ? "a folder" : "not a regular file") +
+                     "; remove it or choose another --output-dir");
   }
 }
 

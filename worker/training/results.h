@@ -20,8 +20,8 @@ inline constexpr char kModelFileName[] = "cifar_net.pth";
 // can be written to, so that a training does not end with nothing. Throws UsageError.
 void PrepareFolder(const std::string& option, const std::string& path);
 
-// Makes sure that nothing is in the place of the files that the results are written to. Throws
-// UsageError.
+// Makes sure that nothing but a file or a link is in the place of those that the results are
+// written to. Throws UsageError.
 void PrepareResults(const std::string& output_dir);
 
 double SecondsSince(std::chrono::steady_clock::time_point start);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/metrics/append_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -88,6 +90,18 @@ TEST_F(AppendFileTest, KeepsABoundedAmountInMemory) {
   for (int i = 0; i < 10; ++i) file.Add(record);
   ASSERT_EQ(file.Flush(), 0);
   EXPECT_EQ(Content().size(), 3 * record.size());
+}
+
+// With a reader too: records are written at their places, which a FIFO does not have.
+TEST_F(AppendFileTest, AFifoIsAnErrorAndIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  AppendFile file;
+  EXPECT_EQ(file.Open(path_, 0), ESPIPE);
+  const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_EQ(file.Open(path_, 0), ESPIPE);
+  file.Add("lost\n");
+  EXPECT_EQ(file.Flush(), 0);
+  close(reader);
 }
 
 TEST_F(AppendFileTest, FileThatCannotBeOpenedIsAnErrorAndNothingMore) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <sstream>
 
@@ -53,6 +54,17 @@ TEST(SampleLogTest, ATrainingThatGoesOnAddsToWhatItGoesOnFrom) {
 TEST(SampleLogTest, WhatCannotBeWrittenIsNamed) {
   EXPECT_THAT(MessageOf<std::runtime_error>([] { SampleLog log({.output_dir = "/nowhere"}); }),
               HasSubstr("/nowhere/samples-0.jsonl: No such file"));
+}
+
+// Rank 0 reads the files of ranks that are no more, too.
+TEST(SampleLogTest, AFifoIsNamedAndNotWaitedFor) {
+  for (const char* name : {"samples-0.jsonl", "samples-1.jsonl"}) {
+    const TempFiles files;
+    ASSERT_EQ(mkfifo(files.Path(name).c_str(), 0600), 0);
+    EXPECT_EQ(MessageOf<std::runtime_error>([&] { SampleLog log({.output_dir = files.folder()}); }),
+              "cannot write " + files.Path(name) +
+                  ": it is not a regular file; remove it, or leave out --log-samples");
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -60,6 +61,11 @@ TEST_F(MetricSeriesTest, FindsWhereAResumedRunGoesOn) {
   EXPECT_EQ(BytesUpToStep(path_, 19), first.size());
   EXPECT_EQ(BytesUpToStep(path_, 1000), first.size() + second.size());
   EXPECT_EQ(BytesUpToStep(path_ / "not there", 5), 0);
+}
+
+TEST_F(MetricSeriesTest, AResumedRunDoesNotWaitForTheWriterOfAFifo) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(BytesUpToStep(path_, 5), 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -114,6 +115,28 @@ TEST_F(MetricsWriterTest, WarningNamesFileReasonAndWhatToDo) {
   }
   ASSERT_EQ(warnings.size(), 1);
   EXPECT_THAT(warnings[0], HasSubstr(folder + "/metrics.jsonl: Not a directory; training goes on"));
+}
+
+// Also of a resumed run, which would read the file first.
+TEST_F(MetricsWriterTest, AFifoCostsThatFileAlone) {
+  const std::string path = folder_ / kMetricsFileName;
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  for (const std::int64_t steps_done : {0, 5}) {
+    std::vector<std::string> warnings;
+    {
+      MetricsWriter log({.directory = folder_,
+                         .tensorboard = true,
+                         .steps_done = steps_done,
+                         .warn = [&](const std::string& text) { warnings.push_back(text); }});
+      log.Write(steps_done + 1, {{"loss/train", 1}});
+    }
+    EXPECT_THAT(warnings, testing::ElementsAre(
+                              "metrics cannot be written to " + path +
+                              ": it is not a regular file; training goes on without it: remove it "
+                              "before the next run"));
+  }
+  EXPECT_EQ(EventFiles(), 2);
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
 }
 
 TEST_F(MetricsWriterTest, QueueIsBoundedWhileTheDiskHangs) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
 
 #include "ddprun/checksum.h"
@@ -47,6 +48,24 @@ TEST(PrepareResults, AFolderInTheirPlaceIsAFault) {
   files.Write("cifar_net.pth/inside", "x");
   EXPECT_THAT(MessageOf<UsageError>([&] { PrepareResults(files.folder()); }),
               AllOf(HasSubstr("cifar_net.pth"), HasSubstr("is a folder")));
+}
+
+TEST(PrepareResults, AFifoInTheirPlaceIsAFault) {
+  for (const char* name : {"cifar_net.pth", "cifar_net.pth.json", "summary.json"}) {
+    const TempFiles files;
+    ASSERT_EQ(mkfifo(files.Path(name).c_str(), 0600), 0);
+    EXPECT_EQ(MessageOf<UsageError>([&] { PrepareResults(files.folder()); }),
+              "--output-dir: " + files.Path(name) +
+                  ", which the results are written to, is not a regular file; remove it or choose "
+                  "another --output-dir");
+  }
+}
+
+TEST(PrepareResults, ALinkInTheirPlaceIsReplacedInTheEnd) {
+  const TempFiles files;
+  std::filesystem::create_symlink("/dev/null", files.Path("cifar_net.pth"));
+  files.Write("summary.json", "{}");
+  PrepareResults(files.folder());
 }
 
 TEST(Checksum, IsOfTheNumbersInTheirOrder) {
