@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/progress_message.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/values/element_type.h"
 #include "rendezvous/values/pickle.h"
@@ -21,9 +22,6 @@ namespace {
 
 // The last ones of each group that are compared (HISTORY in collective_watch.py).
 constexpr std::size_t kDoneOfGroupMax = 6;
-
-// Longer names are cut before they are copied or compared: many entries may share one.
-constexpr std::size_t kNameBytesMax = 256;
 
 struct Entry {
   Collective call;
@@ -51,6 +49,7 @@ const T* Get(const PickleDict& dict, std::string_view name) {
   return value == nullptr ? nullptr : value->As<T>();
 }
 
+// Cut before it is copied or compared: many entries may share one of any length.
 std::string Name(std::string_view text) { return std::string(text.substr(0, kNameBytesMax)); }
 
 // Counts the elements of inputs. Two bytes of a pickle may refer to a list of any length, and so
