@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/tcpstore/protocol.h"
 
 namespace ddprun {
 namespace {
@@ -26,39 +27,6 @@ StoreResult Value(std::string value) {
 absl::Status RoundOver(RoundId of_op, RoundId of_store) {
   return absl::AbortedError(absl::StrCat("the store operation belongs to round ", ToNumber(of_op),
                                          ", but the run is in round ", ToNumber(of_store)));
-}
-
-// How many keys and values a verb takes; -1: any number.
-struct Arity {
-  int keys;
-  int values;
-};
-
-Arity ArityOf(StoreVerb verb) {
-  switch (verb) {
-    case StoreVerb::kSet:
-    case StoreVerb::kAppend:
-    case StoreVerb::kQueuePush:
-      return {1, 1};
-    case StoreVerb::kCompareSet:
-      return {1, 2};
-    case StoreVerb::kGet:
-    case StoreVerb::kAdd:
-    case StoreVerb::kDelete:
-    case StoreVerb::kQueuePop:
-    case StoreVerb::kQueueLen:
-      return {1, 0};
-    case StoreVerb::kCheck:
-    case StoreVerb::kWait:
-    case StoreVerb::kMultiGet:
-      return {-1, 0};
-    case StoreVerb::kMultiSet:
-      return {-1, -1};
-    case StoreVerb::kNumKeys:
-    case StoreVerb::kListKeys:
-      return {0, 0};
-  }
-  return {0, 0};
 }
 
 }  // namespace
@@ -149,13 +117,7 @@ std::vector<KvStore::Answer> KvStore::Clear(RoundId round) {
 
 absl::Status KvStore::Check(const StoreOp& op) const {
   if (op.round != round_) return RoundOver(op.round, round_);
-  const Arity arity = ArityOf(op.verb);
-  const bool pairs = op.verb == StoreVerb::kMultiSet;
-  const auto wrong = [](int wanted, std::size_t given) {
-    return wanted >= 0 && static_cast<std::size_t>(wanted) != given;
-  };
-  if (wrong(arity.keys, op.keys.size()) || wrong(arity.values, op.values.size()) ||
-      (pairs && op.keys.size() != op.values.size())) {
+  if (!tcpstore::HasFieldsOfItsVerb(op)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a store operation (verb ", static_cast<int>(op.verb), ") came with ", op.keys.size(),
         " keys and ", op.values.size(), " values, which does not fit it"));

@@ -4,8 +4,10 @@
 // little-endian order, a key or a value is a u64 length and that many bytes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -43,32 +45,43 @@ enum class Opcode : std::uint8_t {
   kTerms = 0x80,
 };
 
+// What the store's result is written as.
+enum class ReplyShape {
+  kNone,    // without terms there is no reply
+  kByte,    // of CHECK and WAIT, below
+  kNumber,  // i64
+  kValues,  // one for each key
+  kPopped,  // i64, not 0, and a value
+  kKeys,    // u64, and as many keys
+};
+
 struct RequestKind {
   Opcode opcode{};
   // k: key, v: value, n: i64, i: u32; after *, a u64, the rest comes as many times.
   std::string_view fields;
-  std::optional<StoreVerb> verb;  // absent: not for the store
+  std::optional<StoreVerb> verb;  // absent: not for the store, which has no such result
+  ReplyShape reply = ReplyShape::kNone;
 };
 
 inline constexpr std::array kRequestKinds = {
     RequestKind{Opcode::kValidate, "i", {}},
-    RequestKind{Opcode::kSet, "kv", StoreVerb::kSet},
-    RequestKind{Opcode::kCompareSet, "kvv", StoreVerb::kCompareSet},
-    RequestKind{Opcode::kGet, "k", StoreVerb::kGet},
-    RequestKind{Opcode::kAdd, "kn", StoreVerb::kAdd},
-    RequestKind{Opcode::kCheck, "*k", StoreVerb::kCheck},
-    RequestKind{Opcode::kWait, "*k", StoreVerb::kWait},
-    RequestKind{Opcode::kNumKeys, "", StoreVerb::kNumKeys},
-    RequestKind{Opcode::kDelete, "k", StoreVerb::kDelete},
-    RequestKind{Opcode::kAppend, "kv", StoreVerb::kAppend},
-    RequestKind{Opcode::kMultiGet, "*k", StoreVerb::kMultiGet},
-    RequestKind{Opcode::kMultiSet, "*kv", StoreVerb::kMultiSet},
+    RequestKind{Opcode::kSet, "kv", StoreVerb::kSet, ReplyShape::kNone},
+    RequestKind{Opcode::kCompareSet, "kvv", StoreVerb::kCompareSet, ReplyShape::kValues},
+    RequestKind{Opcode::kGet, "k", StoreVerb::kGet, ReplyShape::kValues},
+    RequestKind{Opcode::kAdd, "kn", StoreVerb::kAdd, ReplyShape::kNumber},
+    RequestKind{Opcode::kCheck, "*k", StoreVerb::kCheck, ReplyShape::kByte},
+    RequestKind{Opcode::kWait, "*k", StoreVerb::kWait, ReplyShape::kByte},
+    RequestKind{Opcode::kNumKeys, "", StoreVerb::kNumKeys, ReplyShape::kNumber},
+    RequestKind{Opcode::kDelete, "k", StoreVerb::kDelete, ReplyShape::kNumber},
+    RequestKind{Opcode::kAppend, "kv", StoreVerb::kAppend, ReplyShape::kNone},
+    RequestKind{Opcode::kMultiGet, "*k", StoreVerb::kMultiGet, ReplyShape::kValues},
+    RequestKind{Opcode::kMultiSet, "*kv", StoreVerb::kMultiSet, ReplyShape::kNone},
     RequestKind{Opcode::kCancelWait, "", {}},
     RequestKind{Opcode::kPing, "i", {}},
-    RequestKind{Opcode::kQueuePush, "kv", StoreVerb::kQueuePush},
-    RequestKind{Opcode::kQueuePop, "k", StoreVerb::kQueuePop},
-    RequestKind{Opcode::kQueueLen, "k", StoreVerb::kQueueLen},
-    RequestKind{Opcode::kListKeys, "", StoreVerb::kListKeys},
+    RequestKind{Opcode::kQueuePush, "kv", StoreVerb::kQueuePush, ReplyShape::kNone},
+    RequestKind{Opcode::kQueuePop, "k", StoreVerb::kQueuePop, ReplyShape::kPopped},
+    RequestKind{Opcode::kQueueLen, "k", StoreVerb::kQueueLen, ReplyShape::kNumber},
+    RequestKind{Opcode::kListKeys, "", StoreVerb::kListKeys, ReplyShape::kKeys},
     RequestKind{Opcode::kTerms, "inn", {}},
 };
 
@@ -84,6 +97,18 @@ constexpr const RequestKind* FindKind(StoreVerb verb) {
     if (kind.verb == verb) return &kind;
   }
   return nullptr;
+}
+
+// Whether the operation has as many keys and values as its verb takes.
+inline bool HasFieldsOfItsVerb(const StoreOp& op) {
+  const RequestKind* const kind = FindKind(op.verb);
+  if (kind == nullptr) return false;
+  const std::string_view fields = kind->fields;
+  const std::size_t times = fields.starts_with('*') ? op.keys.size() : 1;
+  const auto count = [&](char field) {
+    return times * static_cast<std::size_t>(std::count(fields.begin(), fields.end(), field));
+  };
+  return op.keys.size() == count('k') && op.values.size() == count('v');
 }
 
 // The field of kValidate, with which a client begins.

@@ -12,14 +12,12 @@ namespace ddprun {
 namespace {
 
 using tcpstore::Opcode;
+using tcpstore::ReplyShape;
 
 // Unparsed input up to which more is read while operations are under way.
 constexpr std::size_t kReadAhead = 64 * 1024;
 
-bool IsSilent(StoreVerb verb) {
-  return verb == StoreVerb::kSet || verb == StoreVerb::kAppend || verb == StoreVerb::kMultiSet ||
-         verb == StoreVerb::kQueuePush;
-}
+ReplyShape ReplyOf(StoreVerb verb) { return tcpstore::FindKind(verb)->reply; }
 
 }  // namespace
 
@@ -103,7 +101,7 @@ void TcpStoreSession::TakeTerms(const tcpstore::ClientRequest& request) {
 
 void TcpStoreSession::Ask(StoreOp op) {
   const std::optional<Terms> terms = std::exchange(terms_, std::nullopt);
-  if (!terms && IsSilent(op.verb)) {
+  if (!terms && ReplyOf(op.verb) == ReplyShape::kNone) {
     requests_.push_back({++last_id_, std::move(op), /*alone=*/true});
     silent_.insert(last_id_);
     return;
@@ -186,33 +184,24 @@ void TcpStoreSession::Reply(const StoreResult& result) {
 }
 
 void TcpStoreSession::PutResult(StoreVerb verb, const StoreResult& result) {
-  switch (verb) {
-    case StoreVerb::kSet:
-    case StoreVerb::kAppend:
-    case StoreVerb::kMultiSet:
-    case StoreVerb::kQueuePush:
+  switch (ReplyOf(verb)) {
+    case ReplyShape::kNone:
       return;
-    case StoreVerb::kWait:
-      return Put8(tcpstore::kStopWaiting);
-    case StoreVerb::kCheck:
+    case ReplyShape::kByte:
+      if (verb == StoreVerb::kWait) return Put8(tcpstore::kStopWaiting);
       return Put8(result.number == 1 ? tcpstore::kReady : tcpstore::kNotReady);
-    case StoreVerb::kQueuePop:
+    case ReplyShape::kNumber:
+      return Put64(result.number);
+    case ReplyShape::kPopped:
       Put64(1);
       return PutBytes(result.values[0]);
-    case StoreVerb::kGet:
-    case StoreVerb::kCompareSet:
-    case StoreVerb::kMultiGet:
+    case ReplyShape::kValues:
       for (const std::string& value : result.values) PutBytes(value);
       return;
-    case StoreVerb::kListKeys:
+    case ReplyShape::kKeys:
       Put64(static_cast<std::int64_t>(result.keys.size()));
       for (const std::string& key : result.keys) PutBytes(key);
       return;
-    case StoreVerb::kAdd:
-    case StoreVerb::kDelete:
-    case StoreVerb::kNumKeys:
-    case StoreVerb::kQueueLen:
-      return Put64(result.number);
   }
 }
 

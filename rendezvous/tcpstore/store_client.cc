@@ -25,6 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using tcpstore::Opcode;
+using tcpstore::ReplyShape;
 
 // How long a call on the socket waits before it looks at the time. Not by poll(), which fails in a
 // process that may have no more files (RLIMIT_NOFILE).
@@ -49,6 +50,11 @@ std::string Hello() {
 
 // INVALID_ARGUMENT: other keys and values than the verb takes.
 absl::StatusOr<std::string> RequestOf(const StoreOp& op, RoundId round, milliseconds timeout) {
+  if (!tcpstore::HasFieldsOfItsVerb(op)) {
+    return absl::InvalidArgumentError(absl::StrCat("a store operation came with ", op.keys.size(),
+                                                   " keys and ", op.values.size(),
+                                                   " values, which does not fit it"));
+  }
   std::string out;
   Put(out, Opcode::kTerms);
   Put<std::uint32_t>(out, kProtocolVersion);
@@ -62,14 +68,6 @@ absl::StatusOr<std::string> RequestOf(const StoreOp& op, RoundId round, millisec
     times = op.keys.size();
     Put<std::uint64_t>(out, times);
     fields.remove_prefix(1);
-  }
-  const auto count = [&](char field) {
-    return times * static_cast<std::size_t>(std::count(fields.begin(), fields.end(), field));
-  };
-  if (op.keys.size() != count('k') || op.values.size() != count('v')) {
-    return absl::InvalidArgumentError(absl::StrCat("a store operation came with ", op.keys.size(),
-                                                   " keys and ", op.values.size(),
-                                                   " values, which does not fit it"));
   }
   auto key = op.keys.begin();
   auto value = op.values.begin();
@@ -119,36 +117,27 @@ class Exchange {
 
  private:
   void ReceiveResult(StoreVerb verb, std::size_t keys, StoreResult& result) {
-    switch (verb) {
-      case StoreVerb::kSet:
-      case StoreVerb::kAppend:
-      case StoreVerb::kMultiSet:
-      case StoreVerb::kQueuePush:
+    switch (tcpstore::FindKind(verb)->reply) {
+      case ReplyShape::kNone:
         return;
-      case StoreVerb::kWait:
-        Number<std::uint8_t>();
+      case ReplyShape::kByte: {
+        const bool ready = Number<std::uint8_t>() == tcpstore::kReady;
+        if (verb == StoreVerb::kCheck) result.number = ready ? 1 : 0;
         return;
-      case StoreVerb::kCheck:
-        result.number = Number<std::uint8_t>() == tcpstore::kReady ? 1 : 0;
+      }
+      case ReplyShape::kNumber:
+        result.number = Number<std::int64_t>();
         return;
-      case StoreVerb::kQueuePop:
+      case ReplyShape::kPopped:
         Number<std::int64_t>();
         result.values.push_back(Bytes());
         return;
-      case StoreVerb::kGet:
-      case StoreVerb::kCompareSet:
-      case StoreVerb::kMultiGet:
+      case ReplyShape::kValues:
         for (; keys > 0 && status_.ok(); --keys) result.values.push_back(Bytes());
         return;
-      case StoreVerb::kListKeys:
+      case ReplyShape::kKeys:
         for (auto left = Number<std::int64_t>(); left > 0 && status_.ok(); --left)
           result.keys.push_back(Bytes());
-        return;
-      case StoreVerb::kAdd:
-      case StoreVerb::kDelete:
-      case StoreVerb::kNumKeys:
-      case StoreVerb::kQueueLen:
-        result.number = Number<std::int64_t>();
         return;
     }
   }
