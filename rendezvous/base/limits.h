@@ -32,16 +32,22 @@ inline constexpr std::size_t kStoreBatchOps = 4096;
 // Replies to operations that change something, which the service caches for a node until the node
 // confirms them. It does so with its next message, and at the latest after kUnsaidAnswersMax.
 inline constexpr std::size_t kRememberedAnswersMax = 2 * kStreamOpsMax;
-inline constexpr std::size_t kRememberedBytesMax = 256u << 20;
+inline constexpr std::size_t kRememberedBytesMax = 64u << 20;
 inline constexpr std::size_t kUnsaidAnswersMax = 1024;
 // Connections to the store of one agent, and those of them that may be TCP, where the process may
 // open twice as many files: whatever connects there, each worker of the node has a place at the
 // unix socket.
 inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 inline constexpr std::size_t kTcpStreamsMax = 12'288;
-// Replies that a stream's peer has not read yet; above it the service stops reading that stream's
-// requests.
-inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;
+// Replies of a stream that are not written yet; above it the service does nothing more for that
+// stream. One reply may be larger.
+inline constexpr std::size_t kStreamReplyBytesMax = 1u << 20;
+// Messages of replies that a service writes to all peers at a time, beside those that are not
+// larger than kSmallReplyBytes (one may be larger). Streams wait for room; one whose message is not
+// read for kReplyRoomTimeout while others wait is ended.
+inline constexpr std::size_t kReplyRoomBytes = 16u << 20;
+inline constexpr std::size_t kSmallReplyBytes = 4096;
+inline constexpr std::chrono::seconds kReplyRoomTimeout{5};
 inline constexpr std::size_t kRunsMax = 1024;
 // Of those, begun by one peer: one address in plain text, one certificate of the user's own. One
 // that comes from the token is for one run alone.
@@ -246,12 +252,19 @@ inline constexpr int kResetsPerSecondMax = 100;
 // A stream keeps this much memory of a message for the next one.
 inline constexpr std::size_t kKeptMessageBytes = 256u << 10;
 
-// A request to an agent's store is large above kLargeRequestBytes. So many large ones may be
-// incomplete at a time; others wait for one to end. One that takes longer than kLargeRequestTimeout
-// while others wait is closed.
-inline constexpr std::size_t kLargeRequestBytes = 64u << 10;
-inline constexpr std::size_t kLargeRequestsMax = 3;
-inline constexpr std::chrono::seconds kLargeRequestTimeout{5};
+// Of a client of an agent's store: what it may send ahead, or of an incomplete request, at any
+// time.
+inline constexpr std::size_t kSmallRequestBytes = 4096;
+// All larger incomplete requests to one agent; further ones wait for room. A client whose request
+// takes longer than kRequestRoomTimeout while others wait is closed.
+inline constexpr std::size_t kRequestRoomBytes = 32u << 20;
+inline constexpr std::chrono::seconds kRequestRoomTimeout{5};
+// Replies of one agent's store that its clients have not read yet. While there are more, none are
+// taken from the service, and clients are closed that are behind by kUnreadReplyTimeout, which is
+// more than the network takes to send a lost packet again (200 ms), in reading kUnreadReplyRate.
+inline constexpr std::size_t kUnreadReplyBytesMax = 24u << 20;
+inline constexpr std::chrono::milliseconds kUnreadReplyTimeout{250};
+inline constexpr double kUnreadReplyRate = 4 << 20;  // bytes per second
 
 // Watches of a run's events without its workers' output (see kWatchesMax), which cost the nodes
 // nothing. Above either limit the oldest watch of the address that has the most is ended.

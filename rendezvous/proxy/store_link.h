@@ -18,8 +18,8 @@ class StoreLink {
     // Fills the next message; false: there is nothing to send. Called on any thread, under no lock
     // but the link's own.
     std::function<bool(StoreBatch*)> take_batch;
-    // Called in order, one call at a time.
-    std::function<void(std::vector<StoreReply>)> on_replies;
+    // Called in order, one call at a time. False: there is no room for more until Resume().
+    std::function<bool(std::vector<StoreReply>)> on_replies;
     // The last call. OK: the stream was closed. The message of an error is for users.
     std::function<void(const absl::Status&)> on_end;
   };
@@ -30,6 +30,8 @@ class StoreLink {
   virtual void Begin() = 0;
   // There is something to send. Threadsafe; does nothing after the end.
   virtual void Flush() = 0;
+  // There is room for replies again. Threadsafe.
+  virtual void Resume() = 0;
   virtual void Cancel() = 0;
 };
 

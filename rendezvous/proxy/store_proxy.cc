@@ -68,6 +68,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
           return self->OnClient(worker, tcp ? std::optional<TcpPeer>(PeerOf(fd)) : std::nullopt);
         },
         [self](StoreWorker worker, std::string_view bytes) { return self->OnBytes(worker, bytes); },
+        [self](StoreWorker worker) { self->OnRead(worker); },
         [self](StoreWorker worker) { self->OnWorkerGone(worker); },
         [self] { return self->OnIdle(); }});
     absl::Status status = socket->Listen(options_.socket_path);
@@ -206,7 +207,18 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     TcpStoreSession& session = client->second.session;
     session.Receive(bytes);
     if (!ServeClientLocked(worker, client->second)) return {.open = false};
-    return {.greeted = session.greeted(), .large = session.reads_large_request()};
+    const std::size_t room = session.room_needed();
+    return {.greeted = session.greeted(),
+            .room = room,
+            .missing = room == 0 ? 0 : session.bytes_missing()};
+  }
+
+  void OnRead(StoreWorker worker) {
+    absl::MutexLock lock(&mutex_);
+    const auto client = clients_.find(worker);
+    if (client == clients_.end()) return;
+    client->second.session.SetUnread(false);
+    ServeClientLocked(worker, client->second);
   }
 
   // Carries requests and replies between the client's session and the coalescer until there are
@@ -214,8 +226,15 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   // has ended.
   bool ServeClientLocked(StoreWorker worker, Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     TcpStoreSession& session = client.session;
-    for (std::vector<TcpStoreSession::Request> requests = session.TakeRequests(); !requests.empty();
-         requests = session.TakeRequests()) {
+    if (socket_ == nullptr) return false;
+    while (true) {
+      std::vector<TcpStoreSession::Request> requests = session.TakeRequests();
+      if (requests.empty()) {
+        std::vector<StoreValue> out = session.TakeOutput();
+        if (out.empty()) break;
+        session.SetUnread(!socket_->Send(worker, std::move(out)));
+        continue;
+      }
       StoreCoalescer::Answers answers;
       for (TcpStoreSession::Request& request : requests)
         SubmitLocked(worker, std::move(request), answers);
@@ -223,8 +242,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
         for (const auto& [to, id] : answer.to) session.Answer(id, answer.result);
       }
     }
-    if (socket_ == nullptr) return false;
-    if (std::string out = session.TakeOutput(); !out.empty()) socket_->Send(worker, std::move(out));
     const absl::Status& status = session.status();
     if (status.ok()) {
       if (client.held == session.wants_input()) {
@@ -264,9 +281,14 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     bool begin = false;
+    bool resume = false;
     std::optional<TimePoint> due;
     {
       absl::MutexLock lock(&mutex_);
+      if (upstream_paused_ && (socket_ == nullptr || !socket_->IsFull())) {
+        upstream_paused_ = false;
+        resume = true;
+      }
       if (upstream_ == nullptr && !closed_ && failed_.ok() && coalescer_.HasBatch()) {
         const TimePoint now = Now();
         begin = !lost_since_ || now >= retry_at_;
@@ -280,6 +302,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       upstream = upstream_;
     }
     Send(answers);
+    if (resume && upstream != nullptr) upstream->Resume();
     if (begin) {
       upstream->Begin();
     } else if (upstream != nullptr) {
@@ -303,7 +326,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     StoreLink::Handlers handlers{
         [self, stream](StoreBatch* batch) { return self->TakeBatch(stream, batch); },
         [self, stream](std::vector<StoreReply> replies) {
-          self->OnReplies(stream, std::move(replies));
+          return self->OnReplies(stream, std::move(replies));
         },
         [self, stream](const absl::Status& status) { self->OnUpstreamEnd(stream, status); }};
     if (options_.connector != nullptr) {
@@ -322,12 +345,13 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     return true;
   }
 
-  void OnReplies(std::uint64_t stream, std::vector<StoreReply> replies) {
+  // False: the workers are to read first.
+  bool OnReplies(std::uint64_t stream, std::vector<StoreReply> replies) {
     StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
-      if (stream != stream_ || upstream_ == nullptr) return;
+      if (stream != stream_ || upstream_ == nullptr) return true;
       answers = coalescer_.Receive(std::move(replies));
       lost_since_.reset();
       backoff_ = kConnectBackoffMin;
@@ -335,6 +359,9 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     }
     Send(answers);
     upstream->Flush();
+    absl::MutexLock lock(&mutex_);
+    upstream_paused_ = socket_ != nullptr && socket_->IsFull();
+    return !upstream_paused_;
   }
 
   void OnUpstreamEnd(std::uint64_t stream, const absl::Status& status) {
@@ -345,6 +372,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       if (stream != stream_ || upstream_ == nullptr) return;
       if (closed_) upstream_ended_.Notify();
       upstream_.reset();
+      upstream_paused_ = false;
       coalescer_.Lost();
       const TimePoint now = Now();
       if (!lost_since_) lost_since_ = now;
@@ -389,6 +417,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool upstream_paused_ ABSL_GUARDED_BY(mutex_) = false;  // as the workers do not read
   // Since when the service has not replied, and when to try again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
   TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);

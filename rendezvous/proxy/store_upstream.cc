@@ -49,8 +49,22 @@ void StoreUpstream::OnReadDone(bool ok) {
     out_.Flush();
     return;
   }
-  handlers_.on_replies(FromProto(std::move(replies_)));
-  replies_.Clear();
+  const bool room = handlers_.on_replies(FromProto(std::move(replies_)));
+  replies_ = {};
+  {
+    absl::MutexLock lock(&mutex_);
+    paused_ = !room && !std::exchange(resumed_, false);
+    if (paused_) return;
+  }
+  StartRead(&replies_);
+}
+
+void StoreUpstream::Resume() {
+  {
+    absl::MutexLock lock(&mutex_);
+    resumed_ = !paused_;
+    if (!std::exchange(paused_, false)) return;
+  }
   StartRead(&replies_);
 }
 

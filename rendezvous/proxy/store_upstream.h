@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/proxy/store_link.h"
 #include "rendezvous/streams/batch_writer.h"
@@ -27,7 +29,11 @@ class StoreUpstream final : public StoreLink,
   void Flush() override {
     if (begun_) out_.Flush();
   }
-  void Cancel() override { context_.TryCancel(); }
+  void Resume() override;
+  void Cancel() override {
+    context_.TryCancel();
+    Resume();  // only a read shows the end
+  }
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override { out_.OnWriteDone(ok); }
@@ -45,6 +51,10 @@ class StoreUpstream final : public StoreLink,
   std::atomic<bool> begun_ = false;  // before that the call cannot be written
   std::shared_ptr<StoreUpstream> self_;
   v1::StoreReplies replies_;
+  absl::Mutex mutex_;
+  // Nothing is read until Resume(), or that was called before.
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
+  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;
   BatchWriter<v1::StoreRequests> out_;
 };
 

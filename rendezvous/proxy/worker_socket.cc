@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,6 +30,8 @@ constexpr std::uint64_t kTcpListener = 2;
 constexpr std::uint64_t kFirstWorker = 3;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
 
 // Between two attempts to accept while no descriptor is left: nothing reports when one becomes
 // free, and accepting again at once would only spin.
@@ -120,8 +123,7 @@ void WorkerSocket::Stop() {
 int WorkerSocket::Patience(std::optional<TimePoint> due) const {
   due = Earliest({due, accept_again_});
   if (!due) return -1;
-  const auto rest =
-      std::chrono::ceil<std::chrono::milliseconds>(*due - std::chrono::steady_clock::now());
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*due - Now());
   return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 3'600'000));
 }
 
@@ -147,10 +149,11 @@ void WorkerSocket::Loop() {
         OnEvent(StoreWorker{event.data.u64}, event.events);
       }
     }
-    if (accept_again_ && *accept_again_ <= std::chrono::steady_clock::now()) ListenAgain();
+    if (accept_again_ && *accept_again_ <= Now()) ListenAgain();
     CloseStalled();
+    CloseUnread();
     CloseSilent();
-    due = Earliest({handlers_.on_idle(), room_due_});
+    due = Earliest({handlers_.on_idle(), room_due_, unread_due_});
     if (!silent_.empty()) due = Earliest({due, silent_.front().first});
   }
 }
@@ -181,10 +184,10 @@ void WorkerSocket::Admit(OwnedFd fd, bool tcp) {
   {
     absl::MutexLock lock(&mutex_);
     if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), EPOLLIN, last_worker_)) {
-      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp));
+      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp, unread_));
       if (!tcp) return;
       ++tcp_streams_;
-      silent_.emplace_back(std::chrono::steady_clock::now() + kFirstMessageTimeout, worker);
+      silent_.emplace_back(Now() + kFirstMessageTimeout, worker);
       return;
     }
   }
@@ -200,14 +203,13 @@ bool WorkerSocket::WatchListenersLocked(unsigned events) {
 // Ignores the listeners in epoll for kAcceptPause.
 void WorkerSocket::Pause() {
   WatchListenersLocked(0);
-  accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
+  accept_again_ = Now() + kAcceptPause;
 }
 
 void WorkerSocket::ListenAgain() {
   absl::MutexLock lock(&mutex_);
   accept_again_.reset();
-  if (!WatchListenersLocked(EPOLLIN))
-    accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
+  if (!WatchListenersLocked(EPOLLIN)) accept_again_ = Now() + kAcceptPause;
 }
 
 std::shared_ptr<WorkerSocket::Stream> WorkerSocket::Find(StoreWorker worker) {
@@ -221,14 +223,23 @@ void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
   if (stream == nullptr) return;
   bool alive = true;
   if ((events & EPOLLOUT) != 0) {
-    absl::MutexLock lock(&stream->mutex);
-    alive = WriteLocked(*stream);
-    WatchLocked(worker, *stream);
+    bool all_read = false;
+    {
+      absl::MutexLock lock(&stream->mutex);
+      const bool unread = !stream->out.empty();
+      alive = stream->out.Send(stream->fd, {}, Now());
+      all_read = unread && stream->out.empty();
+      WatchLocked(worker, *stream);
+    }
+    if (alive && all_read) handlers_.on_read(worker);
   }
   if (alive && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) alive = Read(worker, *stream);
   if (!alive) Close(worker);
 }
 
+// Bytes that a client has sent ahead stay with the kernel: more than kSmallRequestBytes at a time
+// are read for a request that has room, or that will be complete.
+//
 // The descriptor is closed on this thread only, so it may be used without the lock.
 bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   int fd = -1;
@@ -237,58 +248,70 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
     fd = stream.fd;
   }
   std::array<char, kReadBytes> bytes;
-  const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
-  if (got < 0) return errno == EAGAIN || errno == EINTR;
-  if (got == 0) return false;
-  const Received received =
-      handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
-  if (!received.open) return false;
-  stream.greeted |= received.greeted;
-  if (!received.large) {
-    GiveRoom(stream);
-  } else if (!stream.large_since) {
-    TakeRoom(worker, stream);
+  std::size_t size = stream.room > 0 ? bytes.size() : kSmallRequestBytes;
+  while (size > 0) {
+    const ssize_t got = recv(fd, bytes.data(), size, 0);
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got == 0) return false;
+    const Received received =
+        handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
+    if (!received.open) return false;
+    stream.greeted |= received.greeted;
+    size = 0;
+    if (received.room == 0) {
+      GiveRoom(stream);
+    } else if (stream.room == 0) {
+      int available = 0;
+      const bool complete = received.missing > 0 && received.missing <= bytes.size() &&
+                            ioctl(fd, FIONREAD, &available) == 0 &&
+                            static_cast<std::size_t>(available) >= received.missing;
+      if (complete) {
+        size = received.missing;
+      } else {
+        TakeRoom(worker, stream, received.room);
+      }
+    }
   }
   return true;
 }
 
-// An incomplete request holds memory, so only kLargeRequestsMax large ones are read at a time.
-void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
-  const bool room = large_ < kLargeRequestsMax;
-  if (room) {
-    ++large_;
-    stream.large_since = std::chrono::steady_clock::now();
+// The memory of incomplete requests is bounded: one that finds no room is not read on.
+void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream, std::size_t bytes) {
+  const bool fits = room_ + bytes <= kRequestRoomBytes;
+  if (fits) {
+    room_ += bytes;
+    stream.room = bytes;
+    stream.room_since = Now();
   } else {
-    wait_for_room_.push_back(worker);
+    wait_for_room_.emplace_back(worker, bytes);
   }
   absl::MutexLock lock(&stream.mutex);
-  stream.waits_for_room = !room;
+  stream.waits_for_room = !fits;
   WatchLocked(worker, stream);
 }
 
 void WorkerSocket::GiveRoom(Stream& stream) {
-  if (!stream.large_since) return;
-  stream.large_since.reset();
-  --large_;
+  if (stream.room == 0) return;
+  room_ -= std::exchange(stream.room, 0);
   // The newest first, since stalled ones are the oldest.
-  while (!wait_for_room_.empty() && large_ < kLargeRequestsMax) {
-    const StoreWorker next = wait_for_room_.back();
+  while (!wait_for_room_.empty() && room_ + wait_for_room_.back().second <= kRequestRoomBytes) {
+    const auto [next, bytes] = wait_for_room_.back();
     wait_for_room_.pop_back();
-    if (const std::shared_ptr<Stream> waiter = Find(next)) TakeRoom(next, *waiter);
+    if (const std::shared_ptr<Stream> waiter = Find(next)) TakeRoom(next, *waiter, bytes);
   }
 }
 
-// Closes streams whose large request has stalled while others wait for room.
+// Closes streams whose request has stalled while others wait for room.
 void WorkerSocket::CloseStalled() {
   room_due_.reset();
   if (wait_for_room_.empty()) return;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = Now();
   std::vector<StoreWorker> stalled;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [worker, stream] : streams_) {
-      if (!stream->large_since) continue;
-      const TimePoint due = *stream->large_since + kLargeRequestTimeout;
+      if (stream->room == 0) continue;
+      const TimePoint due = stream->room_since + kRequestRoomTimeout;
       if (due <= now) {
         stalled.push_back(worker);
       } else {
@@ -300,9 +323,32 @@ void WorkerSocket::CloseStalled() {
   if (!stalled.empty()) room_due_ = now;  // look again
 }
 
+// While unread replies take too much memory, closes those whose clients are the furthest behind.
+void WorkerSocket::CloseUnread() {
+  if (!IsFull()) return unread_due_.reset();
+  const TimePoint now = Now();
+  if (unread_due_ && now < *unread_due_) return;
+  std::vector<std::pair<TimePoint, StoreWorker>> unread;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [worker, stream] : streams_) {
+      absl::MutexLock stream_lock(&stream->mutex);
+      if (!stream->out.empty()) unread.emplace_back(stream->out.kept_up_until(), worker);
+    }
+  }
+  std::sort(unread.begin(), unread.end());
+  for (const auto& [kept_up_until, worker] : unread) {
+    if (!IsFull()) return unread_due_.reset();
+    unread_due_ = kept_up_until + kUnreadReplyTimeout;
+    if (*unread_due_ > now) return;
+    Close(worker);
+  }
+  unread_due_ = now;
+}
+
 // Whoever connects and says nothing gives the place up to another.
 void WorkerSocket::CloseSilent() {
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = Now();
   while (!silent_.empty() && silent_.front().first <= now) {
     const StoreWorker worker = silent_.front().second;
     silent_.pop_front();
@@ -323,26 +369,27 @@ void WorkerSocket::Close(StoreWorker worker) {
   {
     absl::MutexLock lock(&stream->mutex);
     close(std::exchange(stream->fd, -1));
+    stream->out.Clear();
   }
   GiveRoom(*stream);
   handlers_.on_gone(worker);
 }
 
-void WorkerSocket::Send(StoreWorker worker, std::string bytes) {
+bool WorkerSocket::Send(StoreWorker worker, std::vector<StoreValue> pieces) {
   const std::shared_ptr<Stream> stream = Find(worker);
-  if (stream == nullptr) return;
+  if (stream == nullptr) return true;
   absl::MutexLock lock(&stream->mutex);
-  if (stream->fd < 0) return;
+  if (stream->fd < 0) return true;
   const bool idle = stream->out.empty();
-  if (idle) {
-    stream->out = std::move(bytes);
-  } else {
-    stream->out += bytes;
-  }
   // A stream that cannot be written has ended; the loop notices that when it reads.
-  if (idle && WriteLocked(*stream) && stream->out.empty()) return;
+  const bool open = stream->out.Send(stream->fd, std::move(pieces), Now());
+  if (idle && open && stream->out.empty()) return true;
   WatchLocked(worker, *stream);
+  if (IsFull()) Wake();
+  return stream->out.empty();
 }
+
+bool WorkerSocket::IsFull() const { return unread_.total() > kUnreadReplyBytesMax; }
 
 void WorkerSocket::Hold(StoreWorker worker, bool held) {
   const std::shared_ptr<Stream> stream = Find(worker);
@@ -363,31 +410,9 @@ void WorkerSocket::End(StoreWorker worker) {
   shutdown(stream->fd, SHUT_RDWR);
 }
 
-bool WorkerSocket::WriteLocked(Stream& stream) {
-  while (stream.out_begin < stream.out.size()) {
-    const ssize_t sent = send(stream.fd, stream.out.data() + stream.out_begin,
-                              stream.out.size() - stream.out_begin, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return true;
-    if (sent < 0) {
-      stream.out.clear();
-      stream.out_begin = 0;
-      return false;
-    }
-    stream.out_begin += static_cast<std::size_t>(sent);
-  }
-  stream.out.clear();
-  stream.out_begin = 0;
-  return true;
-}
-
-// The requests of a worker that does not read its replies are not read either.
 void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
-  const std::size_t left = stream.out.size() - stream.out_begin;
-  if (left > kStreamReplyBytesMax) stream.reading = false;
-  if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
-  const bool reading = stream.reading && !stream.waits_for_room && !stream.held;
-  const unsigned events = (reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
+  const bool reading = !stream.waits_for_room && !stream.held;
+  const unsigned events = (reading ? EPOLLIN : 0u) | (stream.out.empty() ? 0u : EPOLLOUT);
   // Without epoll the replies could not be sent; the worker and this thread see the end.
   if (!Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker)))
     shutdown(stream.fd, SHUT_RDWR);

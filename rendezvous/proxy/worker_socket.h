@@ -23,6 +23,7 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/owned_fd.h"
+#include "rendezvous/proxy/reply_queue.h"
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/values/session_types.h"
 
@@ -31,9 +32,10 @@ namespace ddprun {
 class WorkerSocket {
  public:
   struct Received {
-    bool open = true;      // false: the stream is closed
-    bool greeted = false;  // the client has shown that it speaks the protocol
-    bool large = false;    // an incomplete request is large (kLargeRequestBytes)
+    bool open = true;         // false: the stream is closed
+    bool greeted = false;     // the client has shown that it speaks the protocol
+    std::size_t room = 0;     // bytes that an incomplete request may take, if it is not small
+    std::size_t missing = 0;  // bytes of it that have yet to come, as far as that is known
   };
   // Called on the socket's thread.
   struct Handlers {
@@ -41,6 +43,8 @@ class WorkerSocket {
     std::function<bool(StoreWorker, int fd, bool tcp)> on_client;
     // Its bytes, as they come.
     std::function<Received(StoreWorker, std::string_view bytes)> on_bytes;
+    // It has read all that was sent to it, after Send() had said that it had not.
+    std::function<void(StoreWorker)> on_read;
     std::function<void(StoreWorker)> on_gone;
     // Called after all available bytes, and at the time that it returned last.
     std::function<std::optional<TimePoint>()> on_idle;
@@ -63,8 +67,11 @@ class WorkerSocket {
   // Ends all streams and removes the socket; returns when no handler will be called again.
   void Stop();
 
-  // Threadsafe. Bytes for a stream that has ended are dropped.
-  void Send(StoreWorker worker, std::string bytes);
+  // Threadsafe. False: the client is still to read some of it. Bytes for a stream that has ended
+  // are dropped.
+  bool Send(StoreWorker worker, std::vector<StoreValue> pieces);
+  // The clients are to read before more is sent. Once they have, on_idle is called. Threadsafe.
+  bool IsFull() const;
   // Whether to leave what the worker sends unread for now, and ends its stream. Both threadsafe.
   void Hold(StoreWorker worker, bool held);
   void End(StoreWorker worker);
@@ -74,18 +81,18 @@ class WorkerSocket {
  private:
   // Written by any thread, read by the socket's thread.
   struct Stream {
-    Stream(int descriptor, bool is_tcp) : tcp(is_tcp), fd(descriptor) {}
+    Stream(int descriptor, bool is_tcp, UnreadBytes& unread)
+        : tcp(is_tcp), fd(descriptor), out(unread) {}
     const bool tcp;
     absl::Mutex mutex;
     int fd ABSL_GUARDED_BY(mutex);  // -1: closed
-    std::string out ABSL_GUARDED_BY(mutex);
-    std::size_t out_begin ABSL_GUARDED_BY(mutex) = 0;
-    bool reading ABSL_GUARDED_BY(mutex) = true;
-    bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large request
+    ReplyQueue out ABSL_GUARDED_BY(mutex);
+    bool waits_for_room ABSL_GUARDED_BY(mutex) = false;
     bool held ABSL_GUARDED_BY(mutex) = false;
     // On the socket's thread only.
     bool greeted = false;
-    std::optional<TimePoint> large_since;  // it has one of the kLargeRequestsMax places
+    std::size_t room = 0;  // what it has of kRequestRoomBytes
+    TimePoint room_since{};
   };
 
   void Loop();
@@ -98,14 +105,14 @@ class WorkerSocket {
   bool WatchListenersLocked(unsigned events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnEvent(StoreWorker worker, unsigned events);
   bool Read(StoreWorker worker, Stream& stream);
-  // Large requests.
-  void TakeRoom(StoreWorker worker, Stream& stream);
+  // Requests that are not small.
+  void TakeRoom(StoreWorker worker, Stream& stream, std::size_t bytes);
   void GiveRoom(Stream& stream);
   void CloseStalled();
+  void CloseUnread();
   void CloseSilent();
   void Close(StoreWorker worker);
   std::shared_ptr<Stream> Find(StoreWorker worker);
-  bool WriteLocked(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
   void WatchLocked(StoreWorker worker, Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
 
   const Handlers handlers_;
@@ -114,9 +121,12 @@ class WorkerSocket {
   std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
   std::uint64_t last_worker_ = 0;
   // Also on the socket's thread only.
-  std::size_t large_ = 0;                   // streams with a large request
-  std::vector<StoreWorker> wait_for_room_;  // the newest last; may have ended
-  std::optional<TimePoint> room_due_;       // when the next large request counts as stalled
+  std::size_t room_ = 0;  // that streams have
+  // The newest last, with what each needs; may have ended.
+  std::vector<std::pair<StoreWorker, std::size_t>> wait_for_room_;
+  std::optional<TimePoint> room_due_;    // when the next request counts as stalled
+  std::optional<TimePoint> unread_due_;  // when to look again for who does not read
+  UnreadBytes unread_;
   // TCP streams in the order in which they came, until they greet or their time is over.
   std::deque<std::pair<TimePoint, StoreWorker>> silent_;
   absl::Mutex mutex_;

@@ -43,6 +43,15 @@ class LocalLink final : public StoreLink,
     Drain();
   }
 
+  void Resume() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      resumed_ = !paused_;
+      paused_ = false;
+    }
+    Flush();
+  }
+
   void Cancel() override {
     EndWith(absl::OkStatus());
     Flush();
@@ -78,15 +87,22 @@ class LocalLink final : public StoreLink,
       {
         absl::MutexLock lock(&mutex_);
         if (end_) break;
+        if (paused_) {
+          draining_ = false;
+          return;
+        }
         replies.swap(replies_);
         more_ = false;
       }
       bool moved = !replies.empty();
-      if (moved) handlers_.on_replies(std::move(replies));
-      StoreBatch batch;
-      if (handlers_.take_batch(&batch)) {
+      if (moved && !handlers_.on_replies(std::move(replies))) {
+        absl::MutexLock lock(&mutex_);
+        paused_ = !std::exchange(resumed_, false);
+        continue;
+      }
+      if (!batch_.requests.empty() || handlers_.take_batch(&batch_)) {
         moved = true;
-        run_->Receive(peer_, std::move(batch), std::chrono::steady_clock::now());
+        run_->Receive(peer_, batch_, std::chrono::steady_clock::now());
       }
       absl::MutexLock lock(&mutex_);
       if (moved || more_ || end_) continue;
@@ -114,13 +130,17 @@ class LocalLink final : public StoreLink,
 
   const std::shared_ptr<LocalStore> store_;
   const StoreHello hello_;
-  Handlers handlers_;  // used by the draining thread only, as are the next two
+  Handlers handlers_;  // used by the draining thread only, as are the next three
   std::shared_ptr<Run> run_;
   StorePeer peer_ = kNoPeer;
+  StoreBatch batch_;  // what is left of it
 
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool more_ ABSL_GUARDED_BY(mutex_) = false;
+  // Nothing is moved until Resume(), or that was called before.
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
+  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<StoreReply> replies_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<LocalLink> self_ ABSL_GUARDED_BY(mutex_);  // from Begin() to the end

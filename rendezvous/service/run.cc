@@ -204,11 +204,12 @@ absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const 
   return peer;
 }
 
-void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
+void Run::Receive(StorePeer peer, StoreBatch& batch, TimePoint now) {
   Action action(*this);
   now_ = ToCores(now);
-  if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, OperationsIn(batch));
-  QueueLocked(store_.Receive(peer, std::move(batch), now_), action.afterwards);
+  const std::size_t before = OperationsIn(batch);
+  QueueLocked(store_.Receive(peer, batch, now_), action.afterwards);
+  if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, before - OperationsIn(batch));
 }
 
 void Run::StoreGone(StorePeer peer) {

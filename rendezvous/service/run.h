@@ -112,7 +112,8 @@ class Run {
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
   // the run.
   absl::StatusOr<StorePeer> OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello);
-  void Receive(StorePeer peer, StoreBatch batch, TimePoint now);
+  // Leaves in `batch` what is to be done once the replies were taken (StoreHub::Receive).
+  void Receive(StorePeer peer, StoreBatch& batch, TimePoint now);
   void StoreGone(StorePeer peer);
   // Messages that the node's streams of the store have sent in this round.
   std::uint64_t store_messages(const NodeId& node_id);

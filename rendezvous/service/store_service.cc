@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/service/store_service.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -23,15 +24,19 @@ namespace {
 
 using Stream = ServerStream<v1::StoreRequests, v1::StoreReplies>;
 
-// One stream. Its run holds it too. It is not read while its peer does not read its replies.
+// One stream. Its run holds it too. Nothing is done for it while its peer does not read its
+// replies.
 class ServiceStoreStream final : public Stream,
                                  public ReplySink,
+                                 public ReplyRoom::Writer,
                                  public std::enable_shared_from_this<ServiceStoreStream> {
  public:
-  ServiceStoreStream(RunRegistry& registry, PeerGuard& guard, CompletionThreads& threads)
+  ServiceStoreStream(RunRegistry& registry, PeerGuard& guard, std::shared_ptr<ReplyRoom> room,
+                     CompletionThreads& threads)
       : Stream(threads),
         registry_(registry),
         guard_(guard),
+        room_(std::move(room)),
         out_([this](v1::StoreReplies* message) { return Fill(message); },
              [this](const v1::StoreReplies* message) { StartWrite(message); },
              [this] { Finish(EndStatus()); }) {}
@@ -48,10 +53,9 @@ class ServiceStoreStream final : public Stream,
 
   // ReplySink
   void Push(StoreReply reply) override {
-    v1::StoreReply message = ToProto(std::move(reply));
     absl::MutexLock lock(&mutex_);
-    queued_bytes_ += message.ByteSizeLong();
-    queue_.push_back(std::move(message));
+    queued_bytes_ += BytesOf(reply.result);
+    queue_.push_back(std::move(reply));
   }
   void End(absl::Status status) override {
     {
@@ -61,6 +65,10 @@ class ServiceStoreStream final : public Stream,
     out_.Close();
   }
   void Flush() override { out_.Flush(); }
+
+  // ReplyRoom::Writer
+  void TryAgain() override { out_.Flush(); }
+  void CutOff() override { context().TryCancel(); }
 
   // Stream. Reads come one after another; writes and reads at the same time.
   void OnReadDone(bool ok) override {
@@ -77,27 +85,38 @@ class ServiceStoreStream final : public Stream,
     }
     if (in_time) OnRequests();
     requests_.Clear();
-    {
-      absl::MutexLock lock(&mutex_);
-      if (queued_bytes_ > kStreamReplyBytesMax) {
-        reading_paused_ = true;
-        return;
-      }
-    }
-    StartRead(&requests_);
+    GoOn();
   }
 
   void OnWriteDone(bool ok) override {
+    room_->Give(this);
     out_.OnWriteDone(ok);
     {
       absl::MutexLock lock(&mutex_);
-      if (!reading_paused_ || (ok && queued_bytes_ > kStreamReplyBytesMax / 2)) return;
-      reading_paused_ = false;
+      if (!ok) broken_ = true;
+      if (!paused_ || (ok && queued_bytes_ > kStreamReplyBytesMax / 2)) return;
+      paused_ = false;
+    }
+    GoOn();
+  }
+
+ private:
+  // Performs what was read, and reads on. Called by one thread at a time: the one that has read, or
+  // the one that ends the pause.
+  void GoOn() {
+    while (true) {
+      {
+        absl::MutexLock lock(&mutex_);
+        if (broken_) batch_ = {};
+        paused_ = !broken_ && queued_bytes_ > kStreamReplyBytesMax;
+        if (paused_) return;
+      }
+      if (batch_.requests.empty() && batch_.answered.empty()) break;
+      run_->Receive(peer_, batch_, std::chrono::steady_clock::now());
     }
     StartRead(&requests_);
   }
 
- private:
   void OnRequests() {
     if (const int count = requests_.requests_size(); count > static_cast<int>(kStoreBatchOps)) {
       End(absl::ResourceExhaustedError(absl::StrCat("a message of the store has ", count,
@@ -115,9 +134,8 @@ class ServiceStoreStream final : public Stream,
       }
     }
     std::vector<StoreReply> refused;
-    StoreBatch batch = FromProto(std::move(requests_), &refused);
+    batch_ = FromProto(std::move(requests_), &refused);
     for (StoreReply& reply : refused) Push(std::move(reply));
-    run_->Receive(peer_, std::move(batch), std::chrono::steady_clock::now());
     if (!refused.empty()) Flush();
   }
 
@@ -145,16 +163,26 @@ class ServiceStoreStream final : public Stream,
     return absl::OkStatus();
   }
 
+  // Without room only what is small is written.
   bool Fill(v1::StoreReplies* message) {
     absl::MutexLock lock(&mutex_);
-    std::size_t bytes = 0;
-    while (!queue_.empty() && bytes < kStoreBatchBytes) {
-      bytes += queue_.front().ByteSizeLong();
-      *message->add_replies() = std::move(queue_.front());
+    if (queue_.empty()) return false;
+    const std::size_t first = BytesOf(queue_.front().result);
+    std::size_t most = std::max(first, std::min(queued_bytes_, kStoreBatchBytes));
+    const bool is_small = first <= kSmallReplyBytes;
+    if (most > kSmallReplyBytes && !room_->Take(shared_from_this(), most, !is_small)) {
+      if (!is_small) return false;
+      most = kSmallReplyBytes;
+    }
+    while (!queue_.empty()) {
+      const std::size_t bytes = BytesOf(queue_.front().result);
+      if (bytes > most) break;
+      most -= bytes;
+      queued_bytes_ -= bytes;
+      *message->add_replies() = ToProto(std::move(queue_.front()));
       queue_.pop_front();
     }
-    queued_bytes_ -= bytes;
-    return bytes > 0;
+    return true;
   }
 
   grpc::Status EndStatus() {
@@ -164,15 +192,18 @@ class ServiceStoreStream final : public Stream,
 
   RunRegistry& registry_;
   PeerGuard& guard_;
+  const std::shared_ptr<ReplyRoom> room_;
   FirstMessageTimer<ServiceStoreStream> first_message_;
   std::shared_ptr<Run> run_;  // set by the first message, on the reading side only
   StorePeer peer_ = kNoPeer;  // set with it
   v1::StoreRequests requests_;
+  StoreBatch batch_;  // what is left of them; used by the thread in GoOn()
 
   absl::Mutex mutex_;
-  std::deque<v1::StoreReply> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<StoreReply> queue_ ABSL_GUARDED_BY(mutex_);
   std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool reading_paused_ ABSL_GUARDED_BY(mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::Status end_status_ ABSL_GUARDED_BY(mutex_);
   BatchWriter<v1::StoreReplies> out_;
 };
@@ -181,7 +212,7 @@ class ServiceStoreStream final : public Stream,
 
 void StoreService::Serve(CompletionThreads& threads) {
   const auto make = [this, &threads] {
-    return std::make_shared<ServiceStoreStream>(registry_, guard_, threads);
+    return std::make_shared<ServiceStoreStream>(registry_, guard_, room_, threads);
   };
   for (const auto& queue : threads.queues()) {
     ServeCalls(*this, &StoreService::RequestExchange, *queue, make);

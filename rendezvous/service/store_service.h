@@ -3,8 +3,11 @@
 // order.
 #pragma once
 
+#include <memory>
+
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/listener/peer_guard.h"
+#include "rendezvous/service/reply_room.h"
 #include "rendezvous/service/run_registry.h"
 #include "rendezvous/streams/completion_threads.h"
 
@@ -20,6 +23,7 @@ class StoreService final : public v1::Store::WithAsyncMethod_Exchange<v1::Store:
  private:
   RunRegistry& registry_;
   PeerGuard& guard_;
+  const std::shared_ptr<ReplyRoom> room_ = std::make_shared<ReplyRoom>();
 };
 
 }  // namespace ddprun

@@ -18,7 +18,7 @@ std::string Quoted(const std::string& key) { return absl::StrCat("'", absl::CHex
 
 StoreResult Number(std::int64_t number) { return {.number = number}; }
 
-StoreResult Value(std::string value) {
+StoreResult Value(StoreValue value) {
   StoreResult result;
   result.values.push_back(std::move(value));
   return result;
@@ -159,8 +159,8 @@ StoreResult KvStore::Perform(StoreOp& op) {
       return Delete(op.keys[0]);
     case StoreVerb::kAppend: {
       const auto it = values_.find(op.keys[0]);
-      return ErrorResult(Put(
-          op.keys[0], it == values_.end() ? std::move(op.values[0]) : it->second + op.values[0]));
+      return ErrorResult(Put(op.keys[0], it == values_.end() ? std::move(op.values[0])
+                                                             : it->second.text() + op.values[0]));
     }
     case StoreVerb::kMultiGet:
       return MultiGet(op);
@@ -183,10 +183,10 @@ StoreResult KvStore::Perform(StoreOp& op) {
 
 // c10d's rule: an absent key is set only if `expected` is empty; otherwise `expected` is returned.
 StoreResult KvStore::CompareSet(const std::string& key, const std::string& expected,
-                                std::string desired) {
+                                StoreValue desired) {
   const auto it = values_.find(key);
-  if (it == values_.end() ? !expected.empty() : it->second != expected) {
-    return Value(it == values_.end() ? expected : it->second);
+  if (it == values_.end() ? !expected.empty() : it->second.text() != expected) {
+    return Value(it == values_.end() ? StoreValue(expected) : it->second);
   }
   StoreResult result = Value(desired);
   result.status = Put(key, std::move(desired));
@@ -200,13 +200,14 @@ StoreResult KvStore::Add(const std::string& key, std::int64_t number) {
   std::int64_t current = 0;
   const auto it = values_.find(key);
   if (it != values_.end() && !it->second.empty()) {
+    const std::string& text = it->second;
     char* end = nullptr;
     errno = 0;
-    current = std::strtoll(it->second.c_str(), &end, 10);
-    if (end == it->second.c_str() || errno != 0) {
+    current = std::strtoll(text.c_str(), &end, 10);
+    if (end == text.c_str() || errno != 0) {
       return ErrorResult(absl::InvalidArgumentError(
           absl::StrCat("cannot add to key ", Quoted(key), ": its value ",
-                       Quoted(it->second.substr(0, 40)), " is not a number of 64 bits")));
+                       Quoted(text.substr(0, 40)), " is not a number of 64 bits")));
     }
   }
   std::int64_t sum = 0;
@@ -250,7 +251,7 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
 }
 
 StoreResult KvStore::MultiGet(const StoreOp& op) const {
-  std::vector<const std::string*> values;
+  std::vector<const StoreValue*> values;
   values.reserve(op.keys.size());
   std::size_t bytes = 0;
   for (const std::string& key : op.keys) {
@@ -264,7 +265,7 @@ StoreResult KvStore::MultiGet(const StoreOp& op) const {
   }
   StoreResult result;
   result.values.reserve(values.size());
-  for (const std::string* value : values) result.values.push_back(*value);
+  for (const StoreValue* value : values) result.values.push_back(*value);
   return result;
 }
 
@@ -297,7 +298,7 @@ StoreResult KvStore::Delete(const std::string& key) {
 
 // Waits for several keys are answered before the first waiting QUEUE_POP takes the value; one for
 // this key alone, whose caller will pop, only if none does.
-StoreResult KvStore::Push(const std::string& key, std::string value) {
+StoreResult KvStore::Push(const std::string& key, StoreValue value) {
   auto it = queues_.find(key);
   const bool is_new = it == queues_.end();
   if (absl::Status status = CheckRoom(1, 0, value.size() + (is_new ? key.size() : 0));
@@ -340,7 +341,7 @@ StoreResult KvStore::Pop(const std::string& key) {
   return result;
 }
 
-absl::Status KvStore::Put(const std::string& key, std::string value) {
+absl::Status KvStore::Put(const std::string& key, StoreValue value) {
   if (value.size() > limits_.value_bytes_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the value of key ", Quoted(key), " would have ", value.size(),
@@ -357,7 +358,7 @@ absl::Status KvStore::Put(const std::string& key, std::string value) {
   return absl::OkStatus();
 }
 
-bool KvStore::Assign(const std::string& key, std::string value) {
+bool KvStore::Assign(const std::string& key, StoreValue value) {
   const auto it = values_.find(key);
   bytes_ += value.size();
   if (it != values_.end()) {

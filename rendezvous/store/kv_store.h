@@ -74,10 +74,8 @@ class KvStore {
 
   RoundId round() const { return round_; }
   // All contents, for a snapshot.
-  const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
-  const absl::flat_hash_map<std::string, std::deque<std::string>>& queues() const {
-    return queues_;
-  }
+  const absl::flat_hash_map<std::string, StoreValue>& values() const { return values_; }
+  const absl::flat_hash_map<std::string, std::deque<StoreValue>>& queues() const { return queues_; }
   std::size_t key_count() const { return values_.size(); }
   std::size_t waiter_count() const { return waiters_.size(); }
 
@@ -102,17 +100,17 @@ class KvStore {
 
   void AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result);
   StoreResult Perform(StoreOp& op);
-  StoreResult CompareSet(const std::string& key, const std::string& expected, std::string desired);
+  StoreResult CompareSet(const std::string& key, const std::string& expected, StoreValue desired);
   StoreResult Add(const std::string& key, std::int64_t number);
   StoreResult MultiSet(StoreOp& op);
   StoreResult MultiGet(const StoreOp& op) const;
   StoreResult Delete(const std::string& key);
-  StoreResult Push(const std::string& key, std::string value);
+  StoreResult Push(const std::string& key, StoreValue value);
   StoreResult Pop(const std::string& key);
 
-  absl::Status Put(const std::string& key, std::string value);
+  absl::Status Put(const std::string& key, StoreValue value);
   bool Assign(const std::string& key,
-              std::string value);  // true if the key is new; wakes no waiter, checks nothing
+              StoreValue value);  // true if the key is new; wakes no waiter, checks nothing
   absl::Status CheckRoom(std::size_t more_entries, std::size_t bytes_freed,
                          std::size_t more_bytes) const;
 
@@ -131,8 +129,8 @@ class KvStore {
   RoundId round_;
   const Limits limits_;
 
-  absl::flat_hash_map<std::string, std::string> values_;
-  absl::flat_hash_map<std::string, std::deque<std::string>> queues_;  // none of them empty
+  absl::flat_hash_map<std::string, StoreValue> values_;
+  absl::flat_hash_map<std::string, std::deque<StoreValue>> queues_;  // none of them empty
   std::size_t queued_ = 0;
   std::size_t bytes_ = 0;
 

@@ -6,15 +6,6 @@
 #include "absl/container/flat_hash_set.h"
 
 namespace ddprun {
-namespace {
-
-std::size_t BytesOf(const StoreResult& result) {
-  std::size_t bytes = 0;
-  for (const std::string& value : result.values) bytes += value.size();
-  return bytes;
-}
-
-}  // namespace
 
 void ReplyCache::Remember(std::uint64_t id, StoreResult result) {
   Forget(id);

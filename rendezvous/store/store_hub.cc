@@ -47,20 +47,26 @@ StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   return std::move(effects_);
 }
 
-StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
+StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch& batch, TimePoint now) {
   effects_.clear();
+  reply_bytes_ = 0;
   const auto stream = streams_.find(peer);
-  if (stream == streams_.end()) return {};
+  if (stream == streams_.end()) {
+    batch = {};
+    return {};
+  }
   Node& node = nodes_.at(stream->second.node_id);
-  ++node.messages;
-  for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
-  for (StoreRequest& request : batch.requests) {
+  for (const std::uint64_t id : std::exchange(batch.answered, {})) node.replies.Forget(id);
+  while (!batch.requests.empty() && reply_bytes_ < kStoreBatchBytes) {
+    StoreRequest request = std::move(batch.requests.front());
+    batch.requests.pop_front();
     if (request.op) {
       Submit(peer, request.id, *std::move(request.op), now);
     } else {
       Cancel(peer, request.id);
     }
   }
+  if (batch.requests.empty()) ++node.messages;
   return std::move(effects_);
 }
 
@@ -218,6 +224,7 @@ void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result) {
     const std::string& prefix = stream->second.prefix;
     for (std::string& key : reply.result.keys) key.erase(0, prefix.size());
   }
+  reply_bytes_ += BytesOf(reply.result);
   effects_.push_back(StoreSay{peer, std::move(reply)});
 }
 

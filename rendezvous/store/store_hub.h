@@ -50,8 +50,10 @@ class StoreHub {
   // `peer` is a number that was not used before. The keys of a space are apart from those of the
   // others; the limits are those of the run.
   StoreEffects Open(StorePeer peer, const StoreHello& hello);
-  // One message. Messages of a stream that is not open are ignored.
-  StoreEffects Receive(StorePeer peer, StoreBatch batch, TimePoint now);
+  // One message, or what is left of it: performs the operations at its front until their replies
+  // take kStoreBatchBytes, and leaves the others in it. Messages of a stream that is not open are
+  // ignored.
+  StoreEffects Receive(StorePeer peer, StoreBatch& batch, TimePoint now);
   void Gone(StorePeer peer);
 
   StoreEffects Tick(TimePoint now);
@@ -107,7 +109,8 @@ class StoreHub {
   absl::flat_hash_map<std::string, Node> nodes_;
   std::uint64_t last_ticket_ = 0;
   absl::flat_hash_map<StoreTicket, Origin> tickets_;
-  StoreEffects effects_;  // of the call in progress
+  StoreEffects effects_;         // of the call in progress
+  std::size_t reply_bytes_ = 0;  // of these
 };
 
 }  // namespace ddprun

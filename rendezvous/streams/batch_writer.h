@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 
@@ -30,6 +31,8 @@ class BatchWriter {
     {
       absl::MutexLock lock(&mutex_);
       if (writing_ || ended_) return;
+      // Clearing a message keeps the memory of all its parts.
+      if (current_.SpaceUsedLong() > kKeptMessageBytes) current_ = Message();
       current_.Clear();
       if (!abandoned_ && fill_(&current_)) {
         writing_ = true;

@@ -12,7 +12,7 @@ namespace ddprun::tcpstore {
 void RequestReader::Append(std::string_view bytes) {
   if (!status_.ok()) return;
   in_.erase(0, std::exchange(begin_, 0));
-  if (in_.empty() && in_.capacity() > kLargeRequestBytes) in_ = std::string();
+  if (in_.empty() && in_.capacity() > kSmallRequestBytes) in_ = std::string();
   // Not twice as much, as a string grows by itself.
   if (needed_ > in_.capacity()) in_.reserve(needed_);
   in_ += bytes;
@@ -47,6 +47,11 @@ std::optional<ClientRequest> RequestReader::Next() {
   taken_ = 0;
   repeats_ = 0;
   return std::exchange(request_, {});
+}
+
+std::size_t RequestReader::first_bytes_max() const {
+  const bool repeats = request_.kind != nullptr && request_.kind->fields.starts_with('*');
+  return repeats ? kMessageBytesMax : first_bytes();
 }
 
 bool RequestReader::TakeField(char field) {

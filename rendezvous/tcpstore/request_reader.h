@@ -32,10 +32,11 @@ class RequestReader {
   // The next request. Nothing: it is not complete, or status() is not OK.
   std::optional<ClientRequest> Next();
 
-  // Bytes that are held of requests that were not taken yet, and of the first of them, or more if
-  // its length is known.
+  // Bytes that are held of requests that were not taken yet, and those of the first of them as far
+  // as its fields are known; it may have first_bytes_max().
   std::size_t held() const { return taken_ + in_.size() - begin_; }
   std::size_t first_bytes() const { return taken_ + needed_; }
+  std::size_t first_bytes_max() const;
   // For good: what follows is no request (INVALID_ARGUMENT), or above a limit (RESOURCE_EXHAUSTED).
   const absl::Status& status() const { return status_; }
 

@@ -14,8 +14,8 @@ namespace {
 using tcpstore::Opcode;
 using tcpstore::ReplyShape;
 
-// Unparsed input up to which more is read while operations are under way.
-constexpr std::size_t kReadAhead = 64 * 1024;
+// A value of this size goes to its client without a copy.
+constexpr std::size_t kPieceBytes = 4096;
 
 ReplyShape ReplyOf(StoreVerb verb) { return tcpstore::FindKind(verb)->reply; }
 
@@ -28,12 +28,23 @@ void TcpStoreSession::Receive(std::string_view bytes) {
 }
 
 bool TcpStoreSession::wants_input() const {
-  const bool blocked = silent_.size() >= kTcpStoreOpsMax || under_way_.has_value();
-  return status_.ok() && (!blocked || in_.held() < kReadAhead);
+  const bool blocked = unread_ || silent_.size() >= kTcpStoreOpsMax || under_way_.has_value();
+  return status_.ok() && (!blocked || in_.held() < kSmallRequestBytes);
 }
 
-bool TcpStoreSession::reads_large_request() const {
-  return status_.ok() && !under_way_.has_value() && in_.first_bytes() > kLargeRequestBytes;
+std::vector<StoreValue> TcpStoreSession::TakeOutput() {
+  if (!out_.empty()) pieces_.emplace_back(std::exchange(out_, {}));
+  return std::exchange(pieces_, {});
+}
+
+void TcpStoreSession::SetUnread(bool unread) {
+  unread_ = unread;
+  Parse();
+}
+
+std::size_t TcpStoreSession::room_needed() const {
+  const bool reads = status_.ok() && !unread_ && !under_way_.has_value();
+  return reads && in_.first_bytes() > kSmallRequestBytes ? in_.first_bytes_max() : 0;
 }
 
 void TcpStoreSession::Parse() {
@@ -43,7 +54,7 @@ void TcpStoreSession::Parse() {
 
 // True: a request was taken, and there may be another.
 bool TcpStoreSession::TakeOne() {
-  if (silent_.size() >= kTcpStoreOpsMax) return false;
+  if (unread_ || silent_.size() >= kTcpStoreOpsMax) return false;
   const std::optional<Opcode> opcode = in_.Peek();
   if (!opcode) return false;
   if (under_way_.has_value() && (under_way_->op.verb != StoreVerb::kWait || under_way_->has_terms ||
@@ -194,9 +205,9 @@ void TcpStoreSession::PutResult(StoreVerb verb, const StoreResult& result) {
       return Put64(result.number);
     case ReplyShape::kPopped:
       Put64(1);
-      return PutBytes(result.values[0]);
+      return PutValue(result.values[0]);
     case ReplyShape::kValues:
-      for (const std::string& value : result.values) PutBytes(value);
+      for (const StoreValue& value : result.values) PutValue(value);
       return;
     case ReplyShape::kKeys:
       Put64(static_cast<std::int64_t>(result.keys.size()));
@@ -215,7 +226,15 @@ void TcpStoreSession::GoOnOneByOne(const StoreResult& result) {
     return;
   }
   if (under_way.one_by_one) {
-    under_way.values.push_back(missing ? "" : result.values[0]);
+    under_way.values.push_back(missing ? StoreValue() : result.values[0]);
+    under_way.bytes += under_way.values.back().size();
+    if (under_way.bytes > kMessageBytesMax) {
+      status_ = absl::ResourceExhaustedError(
+          absl::StrCat("the values of the ", under_way.op.keys.size(),
+                       " keys that it asks for at once are more than ", kMessageBytesMax,
+                       " bytes; ask for fewer at a time"));
+      return;
+    }
   } else if (!missing) {
     PutResult(StoreVerb::kMultiGet, result);
     under_way_.reset();
@@ -227,7 +246,7 @@ void TcpStoreSession::GoOnOneByOne(const StoreResult& result) {
     return Send(
         {.verb = StoreVerb::kGet, .round = round_, .keys = {keys[under_way.values.size()]}});
   }
-  for (const std::string& value : under_way.values) PutBytes(value);
+  for (const StoreValue& value : under_way.values) PutValue(value);
   under_way_.reset();
 }
 
@@ -249,6 +268,13 @@ void TcpStoreSession::Put64(std::int64_t value) {
 void TcpStoreSession::PutBytes(absl::string_view value) {
   Put64(static_cast<std::int64_t>(value.size()));
   out_.append(value.data(), value.size());
+}
+
+void TcpStoreSession::PutValue(const StoreValue& value) {
+  if (value.size() < kPieceBytes) return PutBytes(value.text());
+  Put64(static_cast<std::int64_t>(value.size()));
+  pieces_.emplace_back(std::exchange(out_, {}));
+  pieces_.push_back(value);
 }
 
 }  // namespace ddprun

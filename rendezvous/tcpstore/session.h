@@ -5,7 +5,8 @@
 // A client waits for the reply to each request that has one, so at most one such request is under
 // way. Those without a reply (SET, APPEND, MULTI_SET, QUEUE_PUSH) may be pipelined before it. While
 // a WAIT is under way only its CANCEL_WAIT is read. A request with terms has a reply whatever it
-// is, and an error of the store does not end its connection.
+// is, and an error of the store does not end its connection. The replies to at most one request
+// wait for the client to read them, where they are large.
 #pragma once
 
 #include <chrono>
@@ -42,14 +43,19 @@ class TcpStoreSession {
   void Answer(std::uint64_t id, const StoreResult& result);
 
   std::vector<Request> TakeRequests() { return std::exchange(requests_, {}); }
-  // Bytes to the client.
-  std::string TakeOutput() { return std::exchange(out_, {}); }
+  // Bytes to the client, in this order. Large values of the store are pieces of their own.
+  std::vector<StoreValue> TakeOutput();
+  // Whether replies that were taken are still to be read by the client: until they are, no request
+  // is begun.
+  void SetUnread(bool unread);
   // False: nothing more is to be read until operations were answered.
   bool wants_input() const;
   // The client has begun with the protocol's greeting.
   bool greeted() const { return greeted_; }
-  // An incomplete request takes, or will take, more than kLargeRequestBytes.
-  bool reads_large_request() const;
+  // Of an incomplete request that may take more than kSmallRequestBytes: how much it may, and how
+  // much of that has yet to come as far as that is known. 0: there is none.
+  std::size_t room_needed() const;
+  std::size_t bytes_missing() const { return in_.first_bytes() - in_.held(); }
   // Not OK: the connection is to be closed. What the client sent was no request of this protocol
   // (INVALID_ARGUMENT, RESOURCE_EXHAUSTED), it speaks another version of ours
   // (FAILED_PRECONDITION), or the store rejected an operation; TCPStore's protocol cannot say why.
@@ -64,8 +70,9 @@ class TcpStoreSession {
     std::uint64_t id = 0;
     StoreOp op;  // of a WAIT or MULTI_GET, in case that it is asked again
     bool has_terms = false;
-    bool done = false;                // a WAIT whose reply waits for silent operations before it
-    std::vector<std::string> values;  // of a MULTI_GET that reads its keys one by one
+    bool done = false;               // a WAIT whose reply waits for silent operations before it
+    std::vector<StoreValue> values;  // of a MULTI_GET that reads its keys one by one
+    std::size_t bytes = 0;           // of these
     bool one_by_one = false;
   };
 
@@ -86,11 +93,14 @@ class TcpStoreSession {
   void Put8(std::uint8_t value) { out_.push_back(static_cast<char>(value)); }
   void Put64(std::int64_t value);
   void PutBytes(absl::string_view value);
+  void PutValue(const StoreValue& value);
 
   const RoundId round_;
   bool greeted_ = false;
   tcpstore::RequestReader in_;
-  std::string out_;
+  std::vector<StoreValue> pieces_;
+  std::string out_;  // after them
+  bool unread_ = false;
   std::vector<Request> requests_;
   std::uint64_t last_id_ = 0;
   absl::flat_hash_set<std::uint64_t> silent_;  // operations without a reply that are under way

@@ -28,6 +28,14 @@ bool MayWait(StoreVerb verb) {
          verb == StoreVerb::kQueuePop;
 }
 
+std::size_t BytesOf(const StoreResult& result) {
+  constexpr std::size_t kFraming = 16;
+  std::size_t bytes = kFraming + result.status.message().size();
+  for (const StoreValue& value : result.values) bytes += kFraming + value.size();
+  for (const std::string& key : result.keys) bytes += kFraming + key.size();
+  return bytes;
+}
+
 StoreResult TimeOver(StoreVerb verb, std::chrono::milliseconds timeout,
                      std::vector<std::string> keys, std::int64_t number) {
   std::string names;

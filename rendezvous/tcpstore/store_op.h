@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "rendezvous/base/round_id.h"
+#include "rendezvous/tcpstore/store_value.h"
 
 namespace ddprun {
 
@@ -54,11 +55,14 @@ bool MayWait(StoreVerb verb);
 // (the connection is gone), CANCELLED (the caller is gone).
 struct StoreResult {
   absl::Status status;
-  std::vector<std::string> values;
+  std::vector<StoreValue> values;
   std::int64_t number = 0;
   std::vector<std::string> keys;
   bool operator==(const StoreResult&) const = default;
 };
+
+// How much a message with it takes, about.
+std::size_t BytesOf(const StoreResult& result);
 
 inline StoreResult ErrorResult(absl::Status status) { return {.status = std::move(status)}; }
 

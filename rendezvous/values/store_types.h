@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ struct StoreRequest {
 };
 
 struct StoreBatch {
-  std::vector<StoreRequest> requests;
+  std::deque<StoreRequest> requests;
   std::vector<std::uint64_t> answered;
   bool operator==(const StoreBatch&) const = default;
 };

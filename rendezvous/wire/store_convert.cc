@@ -62,7 +62,6 @@ void AddTo(v1::StoreRequests* message, StoreBatch batch) {
 
 StoreBatch FromProto(v1::StoreRequests message, std::vector<StoreReply>* refused) {
   StoreBatch batch;
-  batch.requests.reserve(static_cast<std::size_t>(message.requests_size()));
   for (v1::StoreRequest& request : *message.mutable_requests()) {
     if (request.has_cancel()) {
       batch.requests.push_back({request.id(), std::nullopt});
@@ -91,7 +90,7 @@ v1::StoreReply ToProto(StoreReply reply) {
   message.set_id(reply.id);
   message.set_code(static_cast<int>(result.status.code()));
   if (!result.status.ok()) message.set_message(ToUtf8(std::string(result.status.message())));
-  for (std::string& value : result.values) *message.add_values() = std::move(value);
+  for (const StoreValue& value : result.values) message.add_values(value.text());
   message.set_number(result.number);
   for (std::string& key : result.keys) *message.add_keys() = std::move(key);
   return message;
@@ -104,7 +103,7 @@ StoreReply FromProto(v1::StoreReply message) {
   if (message.code() != 0)
     result.status = absl::Status(StatusCodeOf(message.code()), message.message());
   result.values.reserve(static_cast<std::size_t>(message.values_size()));
-  for (std::string& value : *message.mutable_values()) result.values.push_back(std::move(value));
+  for (std::string& value : *message.mutable_values()) result.values.emplace_back(std::move(value));
   result.number = message.number();
   result.keys.reserve(static_cast<std::size_t>(message.keys_size()));
   for (std::string& key : *message.mutable_keys()) result.keys.push_back(std::move(key));

@@ -173,7 +173,10 @@ void SimulatedAgent::OnStart(const Start& start) {
   hello.stream = 1;
   StoreLink::Handlers handlers{
       [this](StoreBatch* batch) { return TakeBatch(batch); },
-      [this](std::vector<StoreReply> replies) { OnReplies(std::move(replies)); },
+      [this](std::vector<StoreReply> replies) {
+        OnReplies(std::move(replies));
+        return true;
+      },
       [this](const absl::Status& status) {
         absl::MutexLock lock(&mutex_);
         if (done_ < options_.workers) {

@@ -36,7 +36,7 @@ def test_the_command_that_it_prints_trains(tmp_path):
 
 @pytest.mark.nightly
 def test_memory_that_is_not_there_ends_the_search_and_not_the_program():
-    limited = ["prlimit", f"--as={5 << 29}", "--", TRAIN, "tune", "--time-limit", "60", "--model", "simple-cnn"]
+    limited = ["prlimit", f"--as={5 << 29}", "--", TRAIN, "tune", "--time-limit", "240", "--model", "simple-cnn"]
     done = run([*limited, "--dataset", "synthetic", "--samples", "128", "--input-size", "512"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "does not fit" in done.stdout, done.stdout

@@ -40,7 +40,7 @@ Ended Run(std::string_view bytes, std::size_t piece) {
         }
       }
     }
-    ended.out += session.TakeOutput();
+    for (const StoreValue& part : session.TakeOutput()) ended.out += part.text();
   }
   ended.accepted = session.status().ok();
   return ended;

@@ -130,7 +130,9 @@ void SimService::OnMessage(SimStream stream, SimMessage message) {
     const auto place = store_places_.find(stream);
     if (place == store_places_.end()) return;
     const StorePlace of = place->second;
-    QueueStore(of.run, of.run->hub.Receive(of.peer, std::move(*batch), Now()));
+    do {
+      QueueStore(of.run, of.run->hub.Receive(of.peer, *batch, Now()));
+    } while (!batch->requests.empty());
   }
 }
 

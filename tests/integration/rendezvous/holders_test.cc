@@ -170,7 +170,7 @@ TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
   set.values = {std::string(1 << 20, 'v')};
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE((*store)->Call(set).status.ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2 * kLargeRequestTimeout);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2 * kRequestRoomTimeout);
   for (const int fd : stalled) close(fd);
 }
 
@@ -190,7 +190,7 @@ TEST_F(HalfMessagesTest, ManyLargeMessagesAtOnceAllArrive) {
         // Several times what one stream may have unsent.
         result = (*store)->Call(MakeOp(StoreVerb::kGet, set.keys));
         ASSERT_TRUE(result.status.ok()) << result.status;
-        EXPECT_EQ(result.values, set.values);
+        EXPECT_EQ(ValueOf(result), set.values[0]);
       }
     });
   }

@@ -61,7 +61,8 @@ class RunsApartTest : public ::testing::Test {
     const auto stream = std::make_shared<StoreUpstream>(
         MakeChannel(server_->target(), NodeOf(certified, name)), server_->target(),
         StoreHello{.run_id = run_id, .node_id = "id-" + name, .stream = 1},
-        StoreLink::Handlers{[](StoreBatch*) { return false; }, [](std::vector<StoreReply>) {},
+        StoreLink::Handlers{[](StoreBatch*) { return false; },
+                            [](std::vector<StoreReply>) { return true; },
                             [end](const absl::Status& status) {
                               end->status = status;
                               end->done.Notify();

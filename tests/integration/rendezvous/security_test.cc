@@ -229,7 +229,8 @@ absl::Status StoreEnd(RendezvousServer& server, const std::string& claimed) {
   const auto stream = std::make_shared<StoreUpstream>(
       MakeChannel(server.target(), NodeOf(kOne, "id-a", "none")), server.target(),
       StoreHello{.run_id = "none", .node_id = claimed, .stream = 1},
-      StoreLink::Handlers{[](StoreBatch*) { return false; }, [](std::vector<StoreReply>) {},
+      StoreLink::Handlers{[](StoreBatch*) { return false; },
+                          [](std::vector<StoreReply>) { return true; },
                           [end](const absl::Status& status) {
                             end->status = status;
                             end->done.Notify();

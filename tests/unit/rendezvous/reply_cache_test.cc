@@ -12,7 +12,7 @@ namespace {
 // A few of these fill the cache.
 StoreResult LargeReply() {
   StoreResult result;
-  result.values.emplace_back(kRememberedBytesMax / 4, 'v');
+  result.values.emplace_back(std::string(kRememberedBytesMax / 4, 'v'));
   return result;
 }
 

@@ -166,7 +166,7 @@ TEST_F(RunJournalTest, WhatAnotherShowsWaitsForItsRecordToo) {
   const auto say = [&](StorePeer peer, StoreOp op) {
     StoreBatch batch;
     batch.requests.push_back({1, std::move(op)});
-    place.run->Receive(peer, std::move(batch), now);
+    place.run->Receive(peer, batch, now);
   };
   std::thread first([&] { say(writer, MakeOp(V::kSet, {"k"}, {"v"})); });
   AwaitHeld();
@@ -206,7 +206,7 @@ TEST_F(RunJournalTest, WhatIsNeverSaidHoldsNoStream) {
   const StorePeer peer = *place.run->OpenStore(replies, {"run", "id-a", 1, {}});
   StoreBatch batch;
   batch.requests.push_back({1, MakeOp(V::kSet, {"k"}, {"v"})});
-  place.run->Receive(peer, std::move(batch), now);
+  place.run->Receive(peer, batch, now);
   place.run->StoreGone(peer);
   EXPECT_THAT(replies->replies, IsEmpty());
   EXPECT_EQ(replies.use_count(), 1);
@@ -390,7 +390,7 @@ class RandomService {
     op.round = RoundId{1 + Below(2)};
     batch.requests.push_back({++node.last_id, std::move(op)});
     if (Below(3) == 0) batch.answered.push_back(node.last_id - 1);
-    run.Receive(*node.peer, std::move(batch), now_);
+    run.Receive(*node.peer, batch, now_);
   }
 
   MemoryDisk& disk_;

@@ -39,7 +39,7 @@ class StoreCoalescerTest : public ::testing::Test {
       }
     }
   }
-  std::vector<StoreRequest> Sent() { return folder.TakeBatch(now).requests; }
+  std::deque<StoreRequest> Sent() { return folder.TakeBatch(now).requests; }
 
   static StoreResult Number(std::int64_t number) {
     StoreResult result;

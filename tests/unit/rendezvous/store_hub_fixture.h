@@ -37,17 +37,17 @@ class TestHub {
   void Send(StorePeer peer, std::uint64_t id, StoreOp op) {
     StoreBatch batch;
     batch.requests.push_back({id, std::move(op)});
-    Keep(hub.Receive(peer, std::move(batch), now));
+    Keep(hub.Receive(peer, batch, now));
   }
   void Cancel(StorePeer peer, std::uint64_t id) {
     StoreBatch batch;
     batch.requests.push_back({id, std::nullopt});
-    Keep(hub.Receive(peer, std::move(batch), now));
+    Keep(hub.Receive(peer, batch, now));
   }
   void Took(StorePeer peer, std::vector<std::uint64_t> ids) {
     StoreBatch batch;
     batch.answered = std::move(ids);
-    Keep(hub.Receive(peer, std::move(batch), now));
+    Keep(hub.Receive(peer, batch, now));
   }
   void Gone(StorePeer peer) { hub.Gone(peer); }
   void TickAt(TimePoint time) {

@@ -203,6 +203,31 @@ TEST(StoreHubOnceTest, WhatIsWrittenDownMakesTheSameAgain) {
   EXPECT_EQ(again.Do(again.Open("b", 2, {1}), 1, AddOp("n", 2)).result.number, 2);
 }
 
+// A message of little may ask for much: its peer is to read before more is made.
+TEST(StoreHubTest, OneCallMakesRepliesOfAMessageAtMost) {
+  TestHub t;
+  const StorePeer a = t.Open("a", 1);
+  t.Do(a, 1, MakeOp(V::kSet, {"large"}, {std::string(kStoreBatchBytes / 3, 'v')}));
+  StoreBatch batch;
+  for (std::uint64_t id = 2; id < 9; ++id)
+    batch.requests.push_back({id, MakeOp(V::kGet, {"large"})});
+  batch.requests.push_back({9, std::nullopt});
+  std::vector<std::size_t> calls;
+  while (!batch.requests.empty()) {
+    t.Keep(t.hub.Receive(a, batch, t.now));
+    const std::vector<StoreReply> replies = t.Received(a);
+    calls.push_back(replies.size());
+    for (const StoreReply& reply : replies)
+      EXPECT_EQ(reply.result.values.at(0).bytes(), t.hub.store().values().at("large").bytes());
+  }
+  EXPECT_THAT(calls, ElementsAre(3, 3, 1));
+  EXPECT_EQ(t.hub.messages("a"), 2u);
+  batch.requests.push_back({10, MakeOp(V::kGet, {"large"})});
+  t.Gone(a);
+  t.Keep(t.hub.Receive(a, batch, t.now));
+  EXPECT_TRUE(batch.requests.empty()) << "nobody will read it";
+}
+
 TEST(StoreHubTest, CountsANodesMessages) {
   TestHub t;
   const StorePeer a = t.Open("a", 1);

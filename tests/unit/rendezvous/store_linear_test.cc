@@ -190,7 +190,7 @@ class Cluster {
       by_peer_[peer] = index;
       Send(hub_.Open(peer, stream.hello));
     }
-    Send(hub_.Receive(streams_[static_cast<std::size_t>(index)].peer, std::move(batch), now_));
+    Send(hub_.Receive(streams_[static_cast<std::size_t>(index)].peer, batch, now_));
   }
 
   void Send(StoreEffects effects) {

@@ -24,9 +24,17 @@ using tcpstore::U64;
 using ::testing::HasSubstr;
 
 constexpr RoundId kRound{7};
+// A value of this size is a piece of its own.
+constexpr std::size_t kPieceBytes = 4096;
 std::string Keys(const std::vector<std::string>& keys) {
   std::string bytes = U64(keys.size());
   for (const std::string& key : keys) bytes += Text(key);
+  return bytes;
+}
+
+std::string Output(TcpStoreSession& session) {
+  std::string bytes;
+  for (const StoreValue& piece : session.TakeOutput()) bytes += piece.text();
   return bytes;
 }
 
@@ -67,7 +75,7 @@ class TcpStoreSessionTest : public ::testing::Test {
         }
       }
     }
-    client.out += client.session.TakeOutput();
+    client.out += Output(client.session);
   }
   void Deliver(std::vector<KvStore::Answer> answers) {
     for (KvStore::Answer& answer : answers) {
@@ -194,11 +202,11 @@ TEST_F(TcpStoreSessionTest, AWaitIsJoinedThoughItsReplyComesAfterSilentRequests)
   ASSERT_EQ(requests.size(), 2u);
   EXPECT_FALSE(requests[1].alone);
   session.Answer(requests[1].id, {});
-  EXPECT_EQ(session.TakeOutput(), "") << "the client would take its SET for done";
+  EXPECT_EQ(Output(session), "") << "the client would take its SET for done";
   session.Receive(Request(3, Text("k")));
   EXPECT_TRUE(session.TakeRequests().empty());
   session.Answer(requests[0].id, {});
-  EXPECT_EQ(session.TakeOutput(), "\0"s);
+  EXPECT_EQ(Output(session), "\0"s);
   EXPECT_EQ(session.TakeRequests().size(), 1u) << "and goes on";
 }
 
@@ -322,24 +330,64 @@ TEST_F(TcpStoreSessionTest, PiecesOfALargeRequestAreReadOnce) {
   constexpr std::size_t kPiece = 64;
   TcpStoreSession session(kRound);
   session.Receive(kHello);
-  EXPECT_FALSE(session.reads_large_request());
+  EXPECT_EQ(session.room_needed(), 0u);
   for (std::size_t at = 0; at < request.size(); at += kPiece) {
-    // The key or value that is being read counts with its length.
-    const bool may_be_either = at > kLargeRequestBytes / 2 && at <= kLargeRequestBytes;
-    ASSERT_TRUE(may_be_either || session.reads_large_request() == (at > kLargeRequestBytes)) << at;
+    // The key or value that is being read counts with its length, and how much a request with many
+    // of them will have is not known.
+    const bool may_be_either = at > kSmallRequestBytes / 2 && at <= kSmallRequestBytes;
+    const std::size_t room = at > kSmallRequestBytes ? kMessageBytesMax : 0;
+    ASSERT_TRUE(may_be_either || session.room_needed() == room) << at;
     session.Receive(std::string_view(request).substr(at, kPiece));
   }
-  EXPECT_FALSE(session.reads_large_request());
+  EXPECT_EQ(session.room_needed(), 0u);
   const auto requests = session.TakeRequests();
   ASSERT_EQ(requests.size(), 1u);
   EXPECT_EQ(requests[0].op->keys.size(), 100'000u);
   EXPECT_EQ(requests[0].op->keys.back(), "99999");
 }
 
-TEST_F(TcpStoreSessionTest, ARequestWhoseLengthIsKnownIsLargeAtOnce) {
+TEST_F(TcpStoreSessionTest, ARequestWhoseLengthIsKnownSaysItAtOnce) {
   TcpStoreSession session(kRound);
-  session.Receive(kHello + Request(1, Text("k"), U64(kLargeRequestBytes + 1)));
-  EXPECT_TRUE(session.reads_large_request());
+  const std::string begin = Request(1, Text("k"), U64(kValueBytesMax));
+  session.Receive(kHello + begin + "value");
+  EXPECT_EQ(session.room_needed(), begin.size() + kValueBytesMax);
+  EXPECT_EQ(session.bytes_missing(), kValueBytesMax - 5);
+}
+
+// What a client asks for ahead is not made before it has read what it asked for before.
+TEST_F(TcpStoreSessionTest, NothingIsBegunWhileTheClientReads) {
+  const std::string value(kPieceBytes, 'v');
+  Ask(Request(1, Text("k"), Text(value)));
+  one.session.SetUnread(true);
+  EXPECT_EQ(Ask(Request(3, Text("k")) + Request(3, Text("k"))), "");
+  EXPECT_TRUE(one.session.wants_input()) << "a little is read ahead";
+  one.session.Receive(std::string(kSmallRequestBytes, '\0'));
+  EXPECT_FALSE(one.session.wants_input());
+  EXPECT_EQ(one.session.room_needed(), 0u);
+  one.requests.clear();
+  one.session.SetUnread(false);
+  EXPECT_EQ(one.session.TakeRequests().size(), 1u);
+}
+
+TEST_F(TcpStoreSessionTest, ALargeValueIsSentFromWhereItIs) {
+  Ask(Request(1, Text("k"), Text(std::string(kPieceBytes, 'v'))));
+  StoreValue value = store.values().at("k");
+  two.session.Receive(Request(3, Text("k")));
+  two.session.Answer(two.session.TakeRequests().at(0).id, {.values = {value}});
+  const std::vector<StoreValue> pieces = two.session.TakeOutput();
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(pieces[0], U64(kPieceBytes));
+  EXPECT_EQ(pieces[1].bytes(), value.bytes());
+}
+
+// One by one, as its keys do not all exist, it has the limit that it has as a whole.
+TEST_F(TcpStoreSessionTest, AMultiGetOfTooMuchIsRejected) {
+  Ask(Request(1, Text("k"), Text(std::string(kValueBytesMax, 'v'))));
+  EXPECT_EQ(Ask(Request(10, Keys({"absent", "k", "k", "k"}))), "");
+  EXPECT_EQ(one.session.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(one.session.status().message(),
+            "the values of the 4 keys that it asks for at once are more than 16777216 bytes; ask "
+            "for fewer at a time");
 }
 
 TEST_F(TcpStoreSessionTest, ARequestHasALimitAsAWhole) {
