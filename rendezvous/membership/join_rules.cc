@@ -321,6 +321,20 @@ std::string LostWords(const RunState& state, const Member& member) {
                            "; check that machine and its network");
 }
 
+std::string SuspendedWords(const RunState& state, const Member& member, bool is_hosted) {
+  const std::string time = absl::StrCat(
+      "did not run for at least ",
+      std::chrono::floor<std::chrono::seconds>(state.suspension->length).count(), " s");
+  constexpr absl::string_view kNext =
+      " was suspended, or its ddprun was stopped (SIGSTOP, a debugger)";
+  return is_hosted
+             ? absl::StrCat("it ", time, ", and with it the rendezvous service, to which node ",
+                            NodeName(member.join.host, member.node_rank),
+                            " has not come back; check whether that machine", kNext)
+             : absl::StrCat("it has not come back to the rendezvous service, which ", time,
+                            "; check whether the service's machine", kNext);
+}
+
 absl::Status FencedForSilence(const RunState& state, const Member& member) {
   return absl::AbortedError(absl::StrCat("node ", member.join.host, " sent nothing for ",
                                          Seconds(state.rules->lease),

@@ -38,6 +38,8 @@ std::string WaitingWords(const RunState& state);
 
 // Why a member was removed, for the others and for itself.
 std::string LostWords(const RunState& state, const Member& member);
+// The same where the service was suspended for too long; `is_hosted`: of the node that hosts it.
+std::string SuspendedWords(const RunState& state, const Member& member, bool is_hosted);
 absl::Status FencedForSilence(const RunState& state, const Member& member);
 absl::Status FencedAsDead(const RunState& state, const Member& member, const std::string& reason);
 absl::Status StoppedTooLate(const RunState& state, const Member& member);

@@ -79,6 +79,12 @@ struct PreemptionNotice {
   std::string reason;
 };
 
+// The service itself did not run (SIGSTOP, a suspended machine): its looks at the leases were late.
+struct Suspension {
+  TimePoint end{};
+  std::chrono::milliseconds length{0};  // at least
+};
+
 struct RunState {
   std::string run_id;
   bool durable = false;  // told to the nodes
@@ -110,7 +116,8 @@ struct RunState {
   TimePoint deadline{};     // forming: of joining; broken: of stopping
   std::optional<TimePoint> last_call_due;  // forming with enough nodes: sealed then
   std::optional<TimePoint> restart_due;    // forming: not sealed before
-  std::optional<TimePoint> lease_due;      // no member's lease is over before
+  std::optional<TimePoint> lease_due;      // the next look; no member's lease is over before
+  std::optional<Suspension> suspension;    // the last one
   std::optional<Start> start;              // of the last sealed round; rank 0's
   std::optional<Verdict> verdict;          // once closed, unless the last node left before that
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
@@ -24,6 +25,16 @@ NoticeKind KindOf(const Failure& why) {
 bool MayBeAftermath(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
          cause.kind == FailureKind::kWorkerHung || cause.kind == FailureKind::kCollectiveFailed;
+}
+
+// A node whose connection broke tries to come back for a lease. One that was heard from half a
+// lease after the service had woken up has not given up.
+bool MayHaveGivenUp(const RunState& state, const Member& member) {
+  if (!state.suspension) return false;
+  const std::chrono::milliseconds lease = state.rules->lease;
+  const std::chrono::milliseconds patience = state.durable ? kReconnectTimeout : lease;
+  return member.last_seen <= state.suspension->end + lease / 2 &&
+         state.suspension->length + lease / kHeartbeatsPerLease >= patience;
 }
 
 }  // namespace
@@ -82,7 +93,7 @@ void MembershipStep::Link(LinkId link, Member& member) {
   member.last_seen = now_;
   state_.links.emplace(link, member.join.node_id);
   const auto lease = state_.rules->lease;
-  if (lease.count() > 0 && !state_.lease_due) state_.lease_due = now_ + lease;
+  if (lease.count() > 0 && !state_.lease_due) state_.lease_due = NextLook();
   Send(link,
        // Without a lease the end of a stream is the end of its node, journal or not.
        Accepted{.lease = lease,
@@ -247,15 +258,36 @@ void MembershipStep::RemoveMember(const NodeId& id, Failure reason) {
   React(Erase(id, std::move(reason)));
 }
 
-// A tick that comes so late means that the service itself was suspended (a debugger, a migrating
+// A service that runs looks at the leases this often, whether or not one may be over: a late look
+// shows that it was suspended, also for less than a lease.
+TimePoint MembershipStep::NextLook() const {
+  return now_ + state_.rules->lease / kHeartbeatsPerLease;
+}
+
+// A look that comes so late means that the service itself was suspended (a debugger, a migrating
 // virtual machine) and received nothing meanwhile. All members get half a lease.
 void MembershipStep::ForgiveIfStopped() {
   const auto lease = state_.rules->lease;
-  if (now_ - *state_.lease_due < lease / kHeartbeatsPerLease) return;
+  const Duration late = now_ - *state_.lease_due;
+  if (late < lease / kHeartbeatsPerLease) return;
+  // Suspensions in quick succession are one: a machine that wakes up is slow.
+  const bool again = state_.suspension && now_ - state_.suspension->end < lease;
+  const auto before = again ? state_.suspension->length : std::chrono::milliseconds(0);
+  state_.suspension =
+      Suspension{now_, before + std::chrono::duration_cast<std::chrono::milliseconds>(late)};
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     member.last_seen = std::max(member.last_seen, now_ - LeaseOf(state_, member) / 2);
   }
+}
+
+// A node that gave the service up while that was suspended is not to blame.
+Failure MembershipStep::LossOfSilent(const Member& member) const {
+  if (!MayHaveGivenUp(state_, member)) return LossOf(member, LostWords(state_, member));
+  const auto host = std::find_if(state_.members.begin(), state_.members.end(),
+                                 [](const auto& entry) { return entry.second.join.hosts_service; });
+  const bool is_hosted = host != state_.members.end();
+  return LossOf(is_hosted ? host->second : member, SuspendedWords(state_, member, is_hosted));
 }
 
 void MembershipStep::EndLeases() {
@@ -275,13 +307,13 @@ void MembershipStep::EndLeases() {
     } else if (member.link) {
       Refuse(*member.link, FencedForSilence(state_, member));
     }
-    losses.push_back(Erase(id, LossOf(member, LostWords(state_, member))));
+    losses.push_back(Erase(id, LossOfSilent(member)));
   }
   React(std::move(losses));
   state_.lease_due.reset();
   for (const auto& entry : state_.members) {
     const TimePoint due = entry.second.last_seen + LeaseOf(state_, entry.second);
-    state_.lease_due = state_.lease_due ? std::min(*state_.lease_due, due) : due;
+    state_.lease_due = std::min(state_.lease_due.value_or(NextLook()), due);
   }
 }
 

@@ -80,7 +80,9 @@ class MembershipStep {
   void RemoveMember(const NodeId& id, Failure reason);
   RankTime TimeOfLost(const Member& member) const;
   bool IsTheCause(const Loss& loss) const;
+  TimePoint NextLook() const;
   void ForgiveIfStopped();
+  Failure LossOfSilent(const Member& member) const;
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
   Loss LetGo(const NodeId& id, const Failure& reason);

@@ -236,9 +236,16 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
   if (absl::StrContains(text, kClientExpired)) {
     return "it finds this node's certificate expired, as after a long run or where clocks differ";
   }
+  if (absl::StrContains(text, "keepalive watchdog timeout")) {
+    return absl::StrCat("no answer for ", kKeepaliveTimeout.count(), " s");
+  }
   if (IsCutOff(status)) {
     return "it accepts connections and closes them at once; it is just ending, or does not accept "
            "this node's certificate, or is no ddprun";
+  }
+  // Of TLS: what accepted the connection, a stopped process for instance, sent nothing.
+  if (absl::StrContains(text, "Handshake read failed")) {
+    return "no answer; what listens there hangs or is stopped, or it is something else";
   }
   if (absl::StrContains(text, "handshake") || absl::StrContains(text, "SETTINGS")) {
     return "what answers there is not a ddprun rendezvous service";

@@ -43,6 +43,12 @@ auto Fields(Struct& notice) {
   return std::tie(number, until, node_id, reason);
 }
 template <typename Struct>
+requires std::is_same_v<std::remove_const_t<Struct>, Suspension>
+auto Fields(Struct& suspension) {
+  auto& [end, length] = suspension;
+  return std::tie(end, length);
+}
+template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
@@ -58,13 +64,13 @@ auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
          asked, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
          was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
-         lease_due, start, verdict, words, words_version, words_due, words_sent, time_gone,
-         preemption] = state;
+         lease_due, suspension, start, verdict, words, words_version, words_due, words_sent,
+         time_gone, preemption] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
                   was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
-                  lease_due, start, verdict, words, words_version, words_due, words_sent, time_gone,
-                  preemption);
+                  lease_due, suspension, start, verdict, words, words_version, words_due,
+                  words_sent, time_gone, preemption);
 }
 
 template <typename T>

@@ -22,9 +22,9 @@ TEST(DesertedRunTest, ANodeWithoutWorkersIsNotWaitedForAsLong) {
 TEST(DesertedRunTest, WhileItIsConnectedItsLeaseCounts) {
   TestRun run;
   run.Joins("a", {.join_timeout = 2 * kLongLease, .lease = kLongLease});
-  run.TicksAt(run.now + kUnseatedLeaseMax);
+  run.PassesUntil(run.now + kUnseatedLeaseMax);
   EXPECT_EQ(run.state.members.size(), 1u);
-  run.TicksAt(run.now + kLongLease);
+  run.PassesUntil(run.now + kLongLease);
   EXPECT_TRUE(run.state.members.empty());
 }
 
@@ -48,7 +48,7 @@ TEST(DesertedRunTest, ANodeWhoseWorkersRunKeepsItsPlace) {
   run.TicksAt(run.now + kUnseatedLeaseMax);
   EXPECT_EQ(run.state.phase, RunPhase::kSealed);
   EXPECT_EQ(run.state.members.size(), 2u);
-  run.TicksAt(run.now + kLongLease);
+  run.PassesUntil(run.now + kLongLease);
   EXPECT_TRUE(run.state.members.empty());
 }
 

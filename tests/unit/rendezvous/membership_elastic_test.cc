@@ -196,7 +196,7 @@ class LeaseTest : public ::testing::Test {
     b = run.Joins("b", options);
     ASSERT_EQ(run.state.phase, RunPhase::kSealed);
   }
-  void TicksAfter(milliseconds time) { run.TicksAt(run.now + time); }
+  void Pass(milliseconds time) { run.PassesUntil(run.now + time); }
 
   TestRun run;
   JoinOptions options;
@@ -213,7 +213,7 @@ TEST_F(LeaseTest, ANodeThatComesBackInTimeKeepsItsPlace) {
   Seal();
   run.Goes(a);
   EXPECT_EQ(run.state.phase, RunPhase::kSealed);
-  TicksAfter(milliseconds(9'999));
+  Pass(milliseconds(9'999));
   EXPECT_EQ(run.state.phase, RunPhase::kSealed);
   const LinkId again = run.Joins("a", Back(options));
   EXPECT_TRUE(run.Sent<Accepted>(again));
@@ -235,9 +235,9 @@ TEST_F(LeaseTest, ANodeThatComesBackTooLateIsFenced) {
   Seal();
   run.Goes(a);
   run.Reports(b, Heartbeat{});
-  run.now += seconds(5);
+  Pass(seconds(5));
   run.Reports(b, Heartbeat{});
-  TicksAfter(seconds(5));
+  Pass(seconds(5));
   const auto stop = run.Sent<Stop>(b);
   ASSERT_TRUE(stop);
   EXPECT_EQ(stop->cause.kind, FailureKind::kNodeLost);
@@ -249,9 +249,9 @@ TEST_F(LeaseTest, ANodeThatComesBackTooLateIsFenced) {
 
 TEST_F(LeaseTest, ASilentNodeIsTakenOutAndTold) {
   Seal();
-  run.now += seconds(6);
+  Pass(seconds(6));
   run.Reports(b, Heartbeat{});
-  TicksAfter(seconds(4));
+  Pass(seconds(4));
   EXPECT_THAT(run.RefusalOf(a), HasSubstr("node a sent nothing for 10 s (--lease)"));
   EXPECT_EQ(run.Sent<Stop>(b)->cause.host, "a");
   run.Reports(a, NodeSucceeded{kFirst});
@@ -264,15 +264,93 @@ TEST_F(LeaseTest, AServiceThatWasStoppedLosesNobodyWhoSpeaksAgain) {
   run.TicksAt(joined + seconds(25));
   EXPECT_EQ(run.state.phase, RunPhase::kSealed) << "15 s too late: it was not looking";
   run.Reports(a, Heartbeat{});
-  run.TicksAt(joined + seconds(30));
+  run.PassesUntil(joined + seconds(30));
   EXPECT_EQ(run.state.cause->host, "b") << "which had half a lease to speak";
+}
+
+// The reports of the nodes wait in its sockets meanwhile, and the timer may be the first to run.
+TEST_F(LeaseTest, AServiceThatWasStoppedForAnyTimeLosesNobody) {
+  for (milliseconds stopped{500}; stopped < seconds(15); stopped += milliseconds(500)) {
+    for (milliseconds begin{0}; begin < seconds(30); begin += milliseconds(400)) {
+      run = TestRun();
+      Seal();
+      const TimePoint end = run.now + begin;
+      for (; run.now + milliseconds(2'500) <= end; Pass(milliseconds(2'500))) {
+        run.Reports(a, Heartbeat{});
+        run.Reports(b, Heartbeat{});
+      }
+      run.PassesUntil(end);
+      run.TicksAt(run.now + stopped);
+      EXPECT_EQ(run.state.members.size(), 2u)
+          << "stopped after " << begin.count() << " ms for " << stopped.count() << " ms";
+    }
+  }
+}
+
+TEST_F(LeaseTest, ANodeThatIsDeadIsFoundALeaseAfterTheServiceWasStopped) {
+  Seal();
+  run.TicksAt(run.now + seconds(8));
+  run.Reports(a, Heartbeat{});
+  run.Goes(b);
+  Pass(seconds(8));
+  run.Reports(a, Heartbeat{});
+  EXPECT_EQ(run.state.phase, RunPhase::kSealed);
+  Pass(seconds(2));
+  EXPECT_EQ(run.state.cause->host, "b") << "8 s are too short for it to have given up";
+}
+
+TEST_F(LeaseTest, AHostThatWasStoppedForTooLongIsToBlame) {
+  options = Leased();
+  JoinOptions hosting = options;
+  hosting.hosts_service = true;
+  a = run.Joins("a", hosting);
+  b = run.Joins("b", options);
+  run.TicksAt(run.now + seconds(28));
+  run.Reports(a, Heartbeat{});
+  run.Goes(b);
+  Pass(seconds(8));
+  run.Reports(a, Heartbeat{});
+  Pass(seconds(2));
+  ASSERT_TRUE(run.state.cause);
+  EXPECT_EQ(ToSentence(*run.state.cause),
+            "node a (node rank 0) was lost: it did not run for at least 25 s, and with it the "
+            "rendezvous service, to which node b (node rank 1) has not come back; check whether "
+            "that machine was suspended, or its ddprun was stopped (SIGSTOP, a debugger)");
+  EXPECT_EQ(run.state.members.size(), 1u) << "it is b that is gone";
+}
+
+TEST_F(LeaseTest, AServiceOfItsOwnThatWasStoppedForTooLongIsToBlame) {
+  Seal();
+  run.TicksAt(run.now + seconds(28));
+  run.Reports(a, Heartbeat{});
+  Pass(seconds(5));
+  ASSERT_TRUE(run.state.cause);
+  EXPECT_EQ(ToSentence(*run.state.cause),
+            "node b (node rank 1) was lost: it has not come back to the rendezvous service, which "
+            "did not run for at least 25 s; check whether the service's machine was suspended, or "
+            "its ddprun was stopped (SIGSTOP, a debugger)");
+}
+
+TEST_F(LeaseTest, ANodeThatIsLostLaterHasItsOwnCause) {
+  Seal();
+  run.TicksAt(run.now + seconds(28));
+  for (int i = 0; i < 3; ++i) {
+    run.Reports(a, Heartbeat{});
+    run.Reports(b, Heartbeat{});
+    Pass(milliseconds(2'500));
+  }
+  run.Reports(b, Heartbeat{});
+  Pass(seconds(5));
+  run.Reports(a, Heartbeat{});
+  Pass(seconds(5));
+  EXPECT_THAT(run.state.cause->message, HasSubstr("it sent nothing for 10 s"));
 }
 
 TEST_F(LeaseTest, NodesLostAtOnceCostOneRound) {
   options = Leased({.nodes = 1, .restarts = 3});
   a = run.Joins("a", options);
   run.Joins("spare", options);
-  run.TicksAt(run.now + seconds(10));
+  run.PassesUntil(run.now + seconds(10));
   EXPECT_EQ(run.state.round, kFirst);
   EXPECT_EQ(run.state.phase, RunPhase::kClosed);
 }
@@ -315,7 +393,7 @@ TEST_F(LeaseTest, AnAftermathIsNotTheFirstCause) {
   run.now += seconds(1);
   run.Reports(b, WorkerFailed{kFirst, ExitedWith(7)});
   run.Reports(b, NodeStopped{kFirst, 1});
-  TicksAfter(seconds(9));
+  Pass(seconds(9));
   const auto finish = run.Sent<Finish>(b);
   ASSERT_TRUE(finish);
   EXPECT_EQ(finish->verdict.cause->kind, FailureKind::kNodeLost);
@@ -328,9 +406,9 @@ TEST_F(LeaseTest, ANodeLostAfterTheFailureIsNotItsCause) {
   run.now += seconds(1);
   run.Goes(a);
   run.Reports(b, NodeStopped{kFirst, 1});
-  run.now += seconds(9);
+  Pass(seconds(9));
   run.Reports(b, Heartbeat{});
-  TicksAfter(seconds(1));
+  Pass(seconds(1));
   EXPECT_EQ(run.Sent<Finish>(b)->verdict.cause->exit_code, 7);
 }
 
@@ -345,7 +423,7 @@ TEST_F(LeaseTest, TheVerdictIsKeptForThoseThatAreAway) {
   EXPECT_TRUE(run.Sent<Finish>(again)->verdict.success);
   run.Reports(again, Leave{});
   EXPECT_TRUE(run.Ended(again));
-  run.TicksAt(*NextDeadline(run.state));
+  Pass(seconds(10));
   EXPECT_TRUE(IsDrained(run.state));
 }
 
@@ -371,7 +449,7 @@ TEST_F(LeaseTest, ThoseWhoNeverTakeTheVerdictAreForgotten) {
   run.Goes(a);
   run.Reports(b, NodeSucceeded{kFirst});
   run.Goes(b);
-  run.TicksAt(*NextDeadline(run.state));
+  Pass(seconds(10));
   EXPECT_TRUE(IsDrained(run.state));
 }
 
@@ -395,10 +473,10 @@ TEST_F(LeaseTest, ASpareTakesThePlaceOfOneThatDoesNotComeBackWhileForming) {
   b = run.Joins("b", options);
   const LinkId c = run.Joins("c", options);
   EXPECT_EQ(run.state.phase, RunPhase::kForming);
-  run.now += seconds(5);
+  Pass(seconds(5));
   run.Reports(b, Heartbeat{});
   run.Reports(c, Heartbeat{});
-  TicksAfter(seconds(5));
+  Pass(seconds(5));
   EXPECT_EQ(run.Sent<Start>(b)->node_rank, 0);
   EXPECT_EQ(run.Sent<Start>(c)->node_rank, 1);
 }

@@ -123,6 +123,14 @@ class TestRun {
     Do(Tick{});
   }
 
+  // The time until then passes with all ticks that the run asks for. TicksAt() is a service that
+  // was suspended, if a tick was due before.
+  void PassesUntil(TimePoint time) {
+    for (auto due = NextDeadline(state); due && *due < time; due = NextDeadline(state))
+      TicksAt(std::max(now, *due));
+    TicksAt(time);
+  }
+
   // What the last step sent to the link, if that was one directive of the type.
   template <typename T>
   std::optional<T> Sent(LinkId link) const {

@@ -173,14 +173,14 @@ TEST(ExitCodesTest, ALossThatWasTheRealCauseIsWorthARestart) {
   Nodes nodes({.restarts = 1, .lease = seconds(10), .policy = {.never_codes = {{1, 1}}}},
               {"a", "b", "c"});
   nodes.run.Goes(nodes.links.at("b"));
-  nodes.Passes(seconds(5));
+  nodes.run.PassesUntil(nodes.run.now + seconds(5));
   nodes.run.Reports(nodes.links.at("a"), WorkerFailed{nodes.run.state.round, Exit(1)});
   EXPECT_TRUE(IsEnding(nodes.run.state));
   nodes.run.Reports(nodes.links.at("a"), NodeStopped{nodes.run.state.round, 1});
-  nodes.Passes(seconds(2));
+  nodes.run.PassesUntil(nodes.run.now + seconds(2));
   nodes.run.Reports(nodes.links.at("a"), Heartbeat{});
   nodes.run.Reports(nodes.links.at("c"), Heartbeat{});
-  nodes.run.TicksAt(nodes.run.now + seconds(4));
+  nodes.run.PassesUntil(nodes.run.now + seconds(3));
   EXPECT_EQ(nodes.run.state.phase, RunPhase::kSealed);
   EXPECT_EQ(nodes.StartOf("c").restart_count, 1);
 }
