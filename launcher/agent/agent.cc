@@ -49,7 +49,8 @@ Agent::Agent(Config config)
       stdin_pump_(MakeStdinPump()),
       signal_fd_(OpenSignalFd(WithChildSignal(
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
-      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {
+      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()),
+      owners_(background_, [this] { session_events_.Wake(); }) {
   config_.worker_stdin = stdin_pump_.worker_end();
   workers_.SetPlaces(
       {.on_ended = [this](int local_rank, const auto& message,
@@ -106,12 +107,13 @@ void Agent::Loop() {
         Earliest({NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
                   watch_.NextDeadline(round_runs), NextJoinDeadline(), heartbeat_due_,
                   observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
-                  stdin_pump_.NextDeadline()}));
+                  stdin_pump_.NextDeadline(), owners_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     ContinueJoin(now);
     faults_.OnTurn(now);
     LookForNotice(now);
+    SendOwners(now);
     stdin_pump_.OnTurn(poller_, now);
     workers_.OnTurn(now, events_);
     if (workers_.TakeStarted()) OnWorkersStarted(now);
@@ -232,9 +234,29 @@ void Agent::HandleSession(TimePoint now) {
     std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
                           [&](LogsTaken& taken) { feed.Taken(taken); },
                           [&](Fault& fault) { HandleFault(fault, now); },
+                          [&](OwnerQueries& queries) { owners_.OnQueries(queries); },
+                          [&](OwnerAnswers& answers) { HandleOwners(answers); },
+                          [&](ConnectionRefused& refused) {
+                            if (const auto line = owners_.OnRefused(refused, now)) Print(*line);
+                          },
                           [this](auto& kind) { events_.push_back(std::move(kind)); }},
                *directive);
   }
+}
+
+void Agent::HandleOwners(OwnerAnswers& answers) {
+  for (OwnerAnswer& answer : answers.answers) {
+    const std::size_t store = OwnerLookups::TakeStore(answer);
+    if (store < stores_.size() && stores_[store].proxy != nullptr)
+      stores_[store].proxy->OnOwners({answer});
+  }
+}
+
+void Agent::SendOwners(TimePoint now) {
+  for (Report& report : owners_.TakeReports(now)) {
+    if (session_ != nullptr) session_->Send(std::move(report));
+  }
+  if (const auto problem = owners_.TakeProblem()) Print(*problem);
 }
 
 // The store's stream shares the session's connection but has no lease of its own.

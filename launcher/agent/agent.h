@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
 #include "launcher/agent/notice_file.h"
+#include "launcher/agent/owner_lookups.h"
 #include "launcher/agent/stdin_pump.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
@@ -134,6 +135,8 @@ class Agent {
   void SendToHead(const NodeMessage& message);
   StdinPump MakeStdinPump();
   void HandleSession(TimePoint now);
+  void HandleOwners(OwnerAnswers& answers);
+  void SendOwners(TimePoint now);
   void NotifyStore(const SessionEvent& event);
   void SendHeartbeatIfDue(TimePoint now);
   void HandleFault(const Fault& fault, TimePoint now);
@@ -164,6 +167,7 @@ class Agent {
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;
+  OwnerLookups owners_;     // before the stores, which call it
   AgentObserver observer_;  // before the service, which it watches
 
   // In the order of creation. Close() destroys them in reverse order, except for the server, which

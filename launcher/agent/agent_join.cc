@@ -251,7 +251,10 @@ absl::Status Agent::ServeStore(const Start& start, std::size_t store) {
          .node_id = config_.node_id,
          .space = config_.has_role_stores() ? SectionsOf(config_.options)[store]->role : "",
          .reconnect_timeout = reconnect_timeout_,
-         .on_notice = workers_.logs().NoticeSink()});
+         .on_notice = workers_.logs().NoticeSink(),
+         .ask_owners = [this, store](std::vector<OwnerQuery> queries) {
+           owners_.Ask(store, std::move(queries));
+         }});
     if (!proxy.ok()) return proxy.status();
     store_proxy = *std::move(proxy);
   }
@@ -269,7 +272,7 @@ absl::Status Agent::ServeTcpStore(const Start& start, std::size_t store) {
   const int node_rank = config_.has_role_stores() ? start.roles[store].node_rank : start.node_rank;
   const bool serves = node_rank == 0 || EachAgentServes();
   if (!listener.has_value() || !serves) return absl::OkStatus();
-  return stores_[store].proxy->ServeTcpStore(*std::move(listener), start.addresses);
+  return stores_[store].proxy->ServeTcpStore(*std::move(listener));
 }
 
 }  // namespace ddprun

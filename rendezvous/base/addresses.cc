@@ -206,21 +206,38 @@ bool IsOwnNameOnLoopback(const std::string& host) {
   return list != nullptr;
 }
 
-// Those of IPv4 first. A link-local address is not usable without its interface.
-std::vector<std::string> OwnAddresses() {
-  std::vector<std::string> addresses;
+std::string PlainAddress(std::string address) {
+  if (const std::size_t scope = address.find('%'); scope != std::string::npos)
+    address.resize(scope);
+  constexpr char kMapped[] = "::ffff:";
+  const bool mapped = absl::StartsWith(address, kMapped) && absl::StrContains(address, '.');
+  return mapped ? address.substr(sizeof kMapped - 1) : address;
+}
+
+namespace {
+
+// Those of IPv4 first.
+void AddOwnAddresses(bool of_links, std::vector<std::string>& addresses) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return addresses;
+  if (getifaddrs(&list) != 0) return;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   for (const int family : {AF_INET, AF_INET6}) {
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-      const bool usable = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
+      const bool wanted = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
                           (one->ifa_flags & IFF_UP) != 0 && !IsLoopback(one->ifa_addr) &&
-                          !IsLinkLocal(one->ifa_addr);
-      if (usable) addresses.push_back(NumericAddress(one->ifa_addr, length));
+                          IsLinkLocal(one->ifa_addr) == of_links;
+      if (wanted) addresses.push_back(PlainAddress(NumericAddress(one->ifa_addr, length)));
     }
   }
+}
+
+}  // namespace
+
+std::vector<std::string> OwnAddresses() {
+  std::vector<std::string> addresses;
+  AddOwnAddresses(/*of_links=*/false, addresses);
+  AddOwnAddresses(/*of_links=*/true, addresses);
   return addresses;
 }
 
@@ -229,7 +246,9 @@ absl::StatusOr<std::string> OutwardAddress() {
   // it.
   absl::StatusOr<std::string> routed = LocalAddressTowards("192.0.2.1", 9);
   if (routed.ok()) return routed;
-  const std::vector<std::string> own = OwnAddresses();
+  std::vector<std::string> own;
+  // One of a link is not usable without its interface.
+  AddOwnAddresses(/*of_links=*/false, own);
   return own.empty() ? routed : own.front();
 }
 

@@ -51,8 +51,12 @@ bool IsLoopback(const sockaddr* address);
 // "10.0.0.1" or "fd00::1"; empty if it is of neither kind.
 std::string NumericAddress(const sockaddr* address, socklen_t length);
 
-// The numeric addresses of this host's interfaces that are up, without those of loopback and of
-// links. Empty if they cannot be read.
+// "fd00::1" of "fd00::1%eth0" or "fd00::1%25eth0", "10.0.0.1" of "::ffff:10.0.0.1": the same on
+// each host that writes it.
+std::string PlainAddress(std::string address);
+
+// The numeric addresses of this host's interfaces that are up, without those of loopback, in the
+// form of PlainAddress(); those of links last. Empty if they cannot be read.
 std::vector<std::string> OwnAddresses();
 
 // The address of the default route, or of the first interface that is up. UNAVAILABLE if there is

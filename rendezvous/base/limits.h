@@ -15,9 +15,8 @@ inline constexpr std::size_t kValueBytesMax = 8u << 20;
 inline constexpr std::size_t kTcpStoreKeysMax = 128 * 1024;
 // Requests of one TCPStore client that are under way; it waits for the answer to most of them.
 inline constexpr std::size_t kTcpStoreOpsMax = 256;
-// Addresses that a node names as its own, and all of those that the first node is told.
+// Addresses that a node names as its own.
 inline constexpr std::size_t kNodeAddressesMax = 16;
-inline constexpr std::size_t kStartAddressesMax = 131'072;
 inline constexpr std::size_t kMessageBytesMax = 16u << 20;
 // Per run. A world of 100 000 ranks that each set a few keys stays below.
 inline constexpr std::size_t kKeysMax = 4'000'000;
@@ -39,6 +38,22 @@ inline constexpr std::size_t kUnsaidAnswersMax = 1024;
 // unix socket.
 inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 inline constexpr std::size_t kTcpStreamsMax = 12'288;
+// TCP connections to one agent from other hosts that wait until the node that has the client says
+// which user it is of; and those of them from one address, since a stranger needs no more than an
+// address. A connection is refused after kOwnerTimeout. The service waits less for the nodes, so
+// that it still can name the one that has not replied.
+inline constexpr std::size_t kAdmissionsMax = 4096;
+inline constexpr std::size_t kAdmissionsPerAddressMax = 1024;
+inline constexpr std::chrono::seconds kOwnerTimeout{5};
+inline constexpr std::chrono::seconds kOwnerReplyTimeout{4};
+// Of one run in the service: such connections of all its stores.
+inline constexpr std::size_t kOwnerQueriesMax = 4 * kAdmissionsMax;
+// All nodes are asked about a connection from an address that none has named, which a stranger can
+// cause at will: at most once in this time, about so many connections, in so many queries together
+// (of one connection at least).
+inline constexpr std::chrono::seconds kAskAllInterval{1};
+inline constexpr std::size_t kAskAllConnectionsMax = 64;
+inline constexpr std::size_t kAskAllQueriesMax = 65'536;
 // Replies of a stream that are not written yet; above it the service does nothing more for that
 // stream. One reply may be larger.
 inline constexpr std::size_t kStreamReplyBytesMax = 1u << 20;

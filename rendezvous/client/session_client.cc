@@ -103,7 +103,9 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       const bool lines = std::holds_alternative<LogLines>(report);
       const bool once = std::holds_alternative<Heartbeat>(report) ||
                         std::holds_alternative<FaultReport>(report) ||
-                        std::holds_alternative<PreemptionReport>(report);
+                        std::holds_alternative<PreemptionReport>(report) ||
+                        std::holds_alternative<OwnerQueries>(report) ||
+                        std::holds_alternative<OwnerAnswers>(report);
       if (!once && !(lines && accepted_)) {
         unacked_.push_back(report);
       }

@@ -262,25 +262,7 @@ Start MembershipStep::StartOf(const Member& member) const {
   start.role_rank_first = member.role_rank_first;
   start.role_world_size = member.role_world_size;
   start.roles = member.roles;
-  const bool serves_role = std::any_of(start.roles.begin(), start.roles.end(),
-                                       [](const RoleRanks& role) { return role.node_rank == 0; });
-  if (start.node_rank == 0 || serves_role) start.addresses = AddressesBeside(start.node_rank);
   return start;
-}
-
-// Of nodes without number each still has its first address, at which the service sees it.
-std::vector<std::string> MembershipStep::AddressesBeside(int own_rank) const {
-  std::vector<std::string> addresses;
-  const std::size_t of_each =
-      std::max<std::size_t>(1, kStartAddressesMax / (state_.places.size() + 1));
-  for (const auto& [node_rank, node_id] : state_.places) {
-    const auto member = state_.members.find(node_id);
-    if (node_rank == own_rank || member == state_.members.end()) continue;
-    const std::vector<std::string>& its = member->second.join.addresses;
-    addresses.insert(addresses.end(), its.begin(),
-                     its.begin() + static_cast<std::ptrdiff_t>(std::min(its.size(), of_each)));
-  }
-  return addresses;
 }
 
 // A node that has just joined is told at once; the others when the sentence has changed and the

@@ -57,8 +57,10 @@ class MembershipStep {
   void TellAll(const Preemption& preemption);
   void TellPreemption(const Member& member);
   void EndPreemptionOf(const NodeId& id);
-  void On(Member&, const LogLines&) {}     // the run has given them to LogSubscriptions
-  void On(Member&, const FaultReport&) {}  // likewise to the caller that waits for it
+  void On(Member&, const LogLines&) {}      // the run has given them to LogSubscriptions
+  void On(Member&, const FaultReport&) {}   // likewise to the caller that waits for it
+  void On(Member&, const OwnerQueries&) {}  // likewise, as the next, to ConnectionOwners
+  void On(Member&, const OwnerAnswers&) {}
 
   // Members.
   void RefuseJoin(LinkId link, const Join& join, Refused refused);
@@ -107,7 +109,6 @@ class MembershipStep {
   void SetKept(Member& member, bool can_be_kept);
 
   Start StartOf(const Member& member) const;
-  std::vector<std::string> AddressesBeside(int own_rank) const;
   void TellWaiting(Member* newcomer = nullptr);
   void Notify(Member& member);
   Verdict MakeVerdict() const;

@@ -10,12 +10,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/proxy/admissions.h"
 #include "rendezvous/proxy/store_upstream.h"
 #include "rendezvous/proxy/tcp_peer.h"
 #include "rendezvous/proxy/worker_socket.h"
@@ -87,14 +87,20 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     return socket == nullptr ? absl::OkStatus() : socket->EnsureListening();
   }
 
-  absl::Status ServeTcpStore(ListeningSocket listener, const std::vector<std::string>& addresses) {
+  absl::Status ServeTcpStore(ListeningSocket listener) {
     std::shared_ptr<WorkerSocket> socket;
     {
       absl::MutexLock lock(&mutex_);
-      others_ = {addresses.begin(), addresses.end()};
       socket = socket_;
     }
     return socket == nullptr ? absl::OkStatus() : socket->ServeTcp(std::move(listener));
+  }
+
+  void OnOwners(const std::vector<OwnerAnswer>& answers) {
+    absl::MutexLock lock(&mutex_);
+    for (const OwnerAnswer& answer : answers) {
+      if (const auto decision = admissions_.Receive(answer)) PerformLocked(*decision);
+    }
   }
 
   void SetRound(RoundId round) {
@@ -115,6 +121,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     {
       absl::MutexLock lock(&mutex_);
       lost_since_.reset();
+      admissions_.AskAgain();
       socket = socket_;
     }
     if (socket != nullptr) socket->Wake();
@@ -168,6 +175,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   void OnWorkerGone(StoreWorker worker) {
     absl::MutexLock lock(&mutex_);
+    admissions_.Remove(worker);
     clients_.erase(worker);
     coalescer_.WorkerGone(worker);
   }
@@ -179,25 +187,46 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   };
 
   // `peer`: of a TCP connection.
-  bool OnClient(StoreWorker worker, const std::optional<TcpPeer>& peer) {
+  WorkerSocket::Admission OnClient(StoreWorker worker, const std::optional<TcpPeer>& peer) {
     absl::MutexLock lock(&mutex_);
-    if (peer && !IsWelcomeLocked(*peer)) return false;
+    if (peer && !peer->on_this_host) return AskOwnerLocked(worker, *peer);
+    if (peer && !IsWelcomeLocked(*peer)) return WorkerSocket::Admission::kRefused;
     clients_.emplace(worker, Client{TcpStoreSession(coalescer_.round()), peer.has_value()});
-    return true;
+    return WorkerSocket::Admission::kServed;
+  }
+
+  // The node that it is on is asked in OnIdle(), when the socket has its stream.
+  WorkerSocket::Admission AskOwnerLocked(StoreWorker worker, const TcpPeer& peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (options_.ask_owners == nullptr) return WorkerSocket::Admission::kRefused;
+    const auto refused = admissions_.Add(worker, peer.connection, Now());
+    if (!refused) return WorkerSocket::Admission::kHeld;
+    NoticeLocked(refused->notice);
+    return WorkerSocket::Admission::kRefused;
+  }
+
+  void PerformLocked(const Admissions::Decision& decision) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!decision.notice.empty()) NoticeLocked(decision.notice);
+    if (socket_ == nullptr) return;
+    if (!decision.admitted) return socket_->End(decision.worker);
+    clients_.emplace(decision.worker, Client{TcpStoreSession(coalescer_.round()), true});
+    socket_->Hold(decision.worker, false);
   }
 
   // Of this host the user decides, whatever the address: other users may be there too.
   bool IsWelcomeLocked(const TcpPeer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const bool welcome = peer.on_this_host
-                             ? peer.user && (*peer.user == geteuid() || *peer.user == 0)
-                             : others_.contains(peer.address);
-    if (!welcome && (!peer.on_this_host || peer.user)) {
-      NoticeLocked(absl::StrCat("refused a connection from ", peer.address,
-                                " to the workers' store: it is of ",
-                                peer.on_this_host ? absl::StrCat("user ", *peer.user)
-                                                  : std::string("no node of this run")));
+    const std::optional<uid_t>& user = peer.owner.user;
+    if (user && (*user == geteuid() || *user == 0)) return true;
+    const std::string what = absl::StrCat(
+        "refused a connection from ", peer.connection.client_address, " to the workers' store: ");
+    if (user) {
+      NoticeLocked(absl::StrCat(what, "it is of user ", *user));
+    } else if (!peer.owner.known) {
+      NoticeLocked(absl::StrCat(what, "which user of this host it is of cannot be seen, since ",
+                                "neither sock_diag(7) nor /proc/net/tcp can be read; let ddprun ",
+                                "read one of them"));
     }
-    return welcome;
+    return false;
   }
 
   WorkerSocket::Received OnBytes(StoreWorker worker, std::string_view bytes) {
@@ -261,6 +290,9 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   // Our own workers name the round in each request.
   void EndTcpClientsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const StoreWorker worker : admissions_.TakeAll()) {
+      if (socket_ != nullptr) socket_->End(worker);
+    }
     absl::erase_if(clients_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       if (!entry.second.ends_with_round) return false;
       coalescer_.WorkerGone(entry.first);
@@ -283,8 +315,11 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     bool begin = false;
     bool resume = false;
     std::optional<TimePoint> due;
+    std::vector<OwnerQuery> queries;
     {
       absl::MutexLock lock(&mutex_);
+      queries = admissions_.TakeQueries();
+      for (const auto& decision : admissions_.Tick(Now())) PerformLocked(decision);
       if (upstream_paused_ && (socket_ == nullptr || !socket_->IsFull())) {
         upstream_paused_ = false;
         resume = true;
@@ -299,8 +334,10 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
           due = std::min(retry_at_, coalescer_.NextDeadline().value_or(retry_at_));
         }
       }
+      due = Earliest({due, admissions_.NextDeadline()});
       upstream = upstream_;
     }
+    if (!queries.empty()) options_.ask_owners(std::move(queries));
     Send(answers);
     if (resume && upstream != nullptr) upstream->Resume();
     if (begin) {
@@ -411,7 +448,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   StoreCoalescer coalescer_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StoreWorker, Client> clients_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<std::string> others_ ABSL_GUARDED_BY(mutex_);  // addresses of other nodes
+  Admissions admissions_ ABSL_GUARDED_BY(mutex_);
   std::optional<TimePoint> next_notice_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
@@ -432,10 +469,10 @@ class StoreProxyImpl final : public StoreProxy {
   ~StoreProxyImpl() override { core_->Close(); }
 
   absl::Status Listen() { return core_->Listen(); }
-  absl::Status ServeTcpStore(ListeningSocket listener,
-                             const std::vector<std::string>& addresses) override {
-    return core_->ServeTcpStore(std::move(listener), addresses);
+  absl::Status ServeTcpStore(ListeningSocket listener) override {
+    return core_->ServeTcpStore(std::move(listener));
   }
+  void OnOwners(const std::vector<OwnerAnswer>& answers) override { core_->OnOwners(answers); }
   absl::Status EnsureListening() override { return core_->EnsureListening(); }
   void SetRound(RoundId round) override { core_->SetRound(round); }
   void ServiceIsBack() override { core_->ServiceIsBack(); }

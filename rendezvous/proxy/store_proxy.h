@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/proxy/store_link.h"
+#include "rendezvous/values/connection_owner.h"
 #include "rendezvous/values/session_types.h"
 #include "rendezvous/wire/service_channel.h"
 
@@ -35,6 +36,10 @@ class StoreProxy {
     std::chrono::milliseconds reconnect_timeout{0};
     // Told, on any thread, why a TCP client was refused or its connection was closed. May be empty.
     std::function<void(const std::string&)> on_notice;
+    // Asks the run's other nodes, without waiting, which users TCP clients from other hosts are of.
+    // The answers, with the ids of the queries, are passed to OnOwners(). Called on the socket's
+    // thread. Empty: clients from other hosts are refused.
+    std::function<void(std::vector<OwnerQuery>)> ask_owners;
   };
 
   // ALREADY_EXISTS if the path is taken, INVALID_ARGUMENT if it is too long.
@@ -47,10 +52,13 @@ class StoreProxy {
   virtual void SetRound(RoundId round) = 0;
 
   // Serves torch's TCPStore at `listener`, in place of an earlier one, to processes of this user on
-  // this host and to whoever connects from one of `addresses` that is not of this host. A client's
-  // operations belong to the round in which it connected. RESOURCE_EXHAUSTED.
-  virtual absl::Status ServeTcpStore(ListeningSocket listener,
-                                     const std::vector<std::string>& addresses) = 0;
+  // this host, and to those on other hosts that a node of the run answers for
+  // (Options::ask_owners). Until then nothing that they send is read. A client's operations belong
+  // to the round in which it connected. RESOURCE_EXHAUSTED.
+  virtual absl::Status ServeTcpStore(ListeningSocket listener) = 0;
+
+  // Answers to ask_owners, of any queries and in any order. Threadsafe.
+  virtual void OnOwners(const std::vector<OwnerAnswer>& answers) = 0;
 
   // Creates the socket again if its file was removed. Errors are those of Start().
   virtual absl::Status EnsureListening() = 0;

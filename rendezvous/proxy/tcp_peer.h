@@ -2,21 +2,18 @@
 // Who is at the other end of a TCP connection.
 #pragma once
 
-#include <sys/types.h>
-
-#include <optional>
-#include <string>
+#include "rendezvous/proxy/socket_owner.h"
+#include "rendezvous/values/connection_owner.h"
 
 namespace ddprun {
 
 struct TcpPeer {
-  std::string address;        // numeric; of IPv4 always in its own form
+  TcpConnection connection;   // of which the peer is the client
   bool on_this_host = false;  // in this network namespace
-  // Of a peer on this host: the user whose process has the other end. Absent: none has it any more.
-  std::optional<uid_t> user;
+  SocketOwner owner;          // of a peer on this host: of its end
 };
 
 // Of a connected socket; no address if it is not connected.
-TcpPeer PeerOf(int fd);
+TcpPeer PeerOf(int fd, const SocketSources& sources = {});
 
 }  // namespace ddprun

@@ -178,13 +178,16 @@ void WorkerSocket::Admit(OwnedFd fd, bool tcp) {
   const StoreWorker worker{++last_worker_};
   // The unix socket's folder should admit only the agent's user; this does not rely on it.
   if (!tcp && !IsOwnUser(fd.get())) return;
-  if (!handlers_.on_client(worker, fd.get(), tcp)) return;
+  const Admission admission = handlers_.on_client(worker, fd.get(), tcp);
+  if (admission == Admission::kRefused) return;
+  const bool held = admission == Admission::kHeld;
   const int on = 1;
   if (tcp) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   {
     absl::MutexLock lock(&mutex_);
-    if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), EPOLLIN, last_worker_)) {
-      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp, unread_));
+    // Of one that is held, only the end is wanted.
+    if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), held ? EPOLLRDHUP : EPOLLIN, last_worker_)) {
+      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp, held, unread_));
       if (!tcp) return;
       ++tcp_streams_;
       silent_.emplace_back(Now() + kFirstMessageTimeout, worker);
@@ -221,8 +224,8 @@ std::shared_ptr<WorkerSocket::Stream> WorkerSocket::Find(StoreWorker worker) {
 void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
   const std::shared_ptr<Stream> stream = Find(worker);
   if (stream == nullptr) return;
-  bool alive = true;
-  if ((events & EPOLLOUT) != 0) {
+  bool alive = (events & EPOLLRDHUP) == 0;
+  if (alive && (events & EPOLLOUT) != 0) {
     bool all_read = false;
     {
       absl::MutexLock lock(&stream->mutex);

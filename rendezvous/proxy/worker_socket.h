@@ -37,10 +37,12 @@ class WorkerSocket {
     std::size_t room = 0;     // bytes that an incomplete request may take, if it is not small
     std::size_t missing = 0;  // bytes of it that have yet to come, as far as that is known
   };
+  // Of a client: it is read at once, or from Hold(worker, false) on, or disconnected.
+  enum class Admission { kServed, kHeld, kRefused };
   // Called on the socket's thread.
   struct Handlers {
-    // A client and its connected socket, of the TCP port or not. False: it is refused.
-    std::function<bool(StoreWorker, int fd, bool tcp)> on_client;
+    // A client and its connected socket, of the TCP port or not.
+    std::function<Admission(StoreWorker, int fd, bool tcp)> on_client;
     // Its bytes, as they come.
     std::function<Received(StoreWorker, std::string_view bytes)> on_bytes;
     // It has read all that was sent to it, after Send() had said that it had not.
@@ -81,14 +83,14 @@ class WorkerSocket {
  private:
   // Written by any thread, read by the socket's thread.
   struct Stream {
-    Stream(int descriptor, bool is_tcp, UnreadBytes& unread)
-        : tcp(is_tcp), fd(descriptor), out(unread) {}
+    Stream(int descriptor, bool is_tcp, bool is_held, UnreadBytes& unread)
+        : tcp(is_tcp), fd(descriptor), out(unread), held(is_held) {}
     const bool tcp;
     absl::Mutex mutex;
     int fd ABSL_GUARDED_BY(mutex);  // -1: closed
     ReplyQueue out ABSL_GUARDED_BY(mutex);
     bool waits_for_room ABSL_GUARDED_BY(mutex) = false;
-    bool held ABSL_GUARDED_BY(mutex) = false;
+    bool held ABSL_GUARDED_BY(mutex);
     // On the socket's thread only.
     bool greeted = false;
     std::size_t room = 0;  // what it has of kRequestRoomBytes

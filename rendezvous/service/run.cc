@@ -80,16 +80,15 @@ std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resum
   return link;
 }
 
-void Run::Do(const MembershipEvent& event, TimePoint now) {
-  Action action(*this);
-  StepLocked(event, ToCores(now), action.afterwards);
-}
-
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   // Neither the membership core nor the journal needs them.
   if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
   if (const auto* fault = std::get_if<FaultReport>(&report))
     return ReceiveFaultReport(link, *fault);
+  if (const auto* queries = std::get_if<OwnerQueries>(&report))
+    return ReceiveQueries(link, *queries, ToCores(now));
+  if (const auto* answers = std::get_if<OwnerAnswers>(&report))
+    return ReceiveAnswers(link, *answers, ToCores(now));
   Action action(*this);
   TakeProgressLocked(link, report, ToCores(now));
   StepLocked(NodeReported{link, report}, ToCores(now), action.afterwards);
@@ -112,6 +111,7 @@ void Run::Gone(LinkId link, TimePoint now) {
   Action action(*this);
   StepLocked(NodeGone{link}, ToCores(now), action.afterwards);
   FailFaultsLocked(link, action.afterwards);
+  PushLocked(owners_.Remove(link, ToCores(now)), action.afterwards);
 }
 
 void Run::Closed(LinkId link) {
@@ -119,6 +119,7 @@ void Run::Closed(LinkId link) {
   FailFaultsLocked(link, action.afterwards);
   sessions_.erase(link);
   last_session_ = std::chrono::steady_clock::now();
+  PushLocked(owners_.Remove(link, ToCores(last_session_)), action.afterwards);
 }
 
 std::optional<TimePoint> Run::deserted() {
@@ -253,6 +254,7 @@ std::optional<TimePoint> Run::Tick(TimePoint steady) {
   if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, action.afterwards);
   now_ = now;
   QueueLocked(store_.Tick(now), action.afterwards);
+  PushLocked(owners_.Tick(now), action.afterwards);
   std::optional<TimePoint> next = NextDeadlineLocked();
   store_armed_ = store_.NextDeadline();
   action.afterwards.deadline.reset();
@@ -261,7 +263,7 @@ std::optional<TimePoint> Run::Tick(TimePoint steady) {
 }
 
 std::optional<TimePoint> Run::NextDeadlineLocked() const {
-  return Earliest({store_.NextDeadline(), NextDeadline(membership_)});
+  return Earliest({store_.NextDeadline(), NextDeadline(membership_), owners_.NextDeadline()});
 }
 
 bool Run::ending() {

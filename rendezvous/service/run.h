@@ -22,6 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal/journal_replay.h"
 #include "rendezvous/journal/service_journal.h"
+#include "rendezvous/membership/connection_owners.h"
 #include "rendezvous/membership/log_subscriptions.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/operator_rules.h"
@@ -44,6 +45,8 @@ class DirectiveSink : public StreamSink {
  public:
   virtual void Push(Directive directive) = 0;
   virtual void End() = 0;
+  // From which the node's connection comes; empty: the node is in this process.
+  virtual std::string Address() { return ""; }
 };
 
 // A stream of the store, likewise.
@@ -80,7 +83,7 @@ class Run {
   // Membership. A link is known until Closed(), since a stream ends some time after it was asked
   // to. Admit() adds the stream, unless the run is over and a new run must replace it.
   std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
-  void Joined(LinkId link, const Join& join, TimePoint now) { Do(NodeJoined{link, join}, now); }
+  void Joined(LinkId link, const Join& join, TimePoint now);
   void Reported(LinkId link, const Report& report, TimePoint now);
   void Gone(LinkId link, TimePoint now);
   void Closed(LinkId link);
@@ -203,7 +206,6 @@ class Run {
     Run& run_;
   };
 
-  void Do(const MembershipEvent& event, TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
   void MakeRoomForWatchLocked(bool output, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeProgressLocked(LinkId link, const Report& report, TimePoint now)
@@ -214,6 +216,10 @@ class Run {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReceiveLines(LinkId link, LogLines lines);
   void ReceiveFaultReport(LinkId link, const FaultReport& report);
+  void ReceiveQueries(LinkId link, const OwnerQueries& queries, TimePoint now);
+  void ReceiveAnswers(LinkId link, const OwnerAnswers& answers, TimePoint now);
+  void PushLocked(ConnectionOwners::Directives directives, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailFaultsLocked(LinkId link, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFaultLocked(const NodeId& node_id, int rank, std::string words, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -259,6 +265,7 @@ class Run {
   std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::uint64_t, FaultUnderWay> faults_ ABSL_GUARDED_BY(mutex_);  // by Fault::id
   std::uint64_t last_fault_ ABSL_GUARDED_BY(mutex_) = 0;
+  ConnectionOwners owners_ ABSL_GUARDED_BY(mutex_);
   TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of the current step, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records

@@ -47,6 +47,7 @@ class SessionStream final : public Stream,
   }
 
   // DirectiveSink
+  std::string Address() override { return AddressOfPeer(context().peer()); }
   void Push(Directive directive) override { out_.Push(ToProto(directive)); }
   void End() override { out_.Close(); }
   void Flush() override { out_.Flush(); }
@@ -88,11 +89,6 @@ class SessionStream final : public Stream,
   void Enter(Join join) {
     // A node that hosts the service shares its process (local_session.h) and needs no stream.
     join.hosts_service = false;
-    // Beyond a translation of addresses this one counts, so it comes first.
-    if (std::string seen = AddressOfPeer(context().peer()); !seen.empty()) {
-      join.addresses.insert(join.addresses.begin(), std::move(seen));
-      if (join.addresses.size() > kNodeAddressesMax) join.addresses.pop_back();
-    }
     absl::Status status = guard_.CheckNode(context(), join.run_id, join.node_id.value);
     if (!status.ok()) {
       Refuse(std::move(status));

@@ -16,6 +16,7 @@
 #include "proto/rank_time.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/round_id.h"
+#include "rendezvous/values/connection_owner.h"
 #include "rendezvous/values/preemption.h"
 
 namespace ddprun {
@@ -209,8 +210,8 @@ struct Join {
   bool hosts_service = false;          // the run cannot go on without this node
   std::string role;                    // its workers are also counted among those of the same role
   bool evict_stragglers = false;       // drain it if a rank of it is slow and a spare stands by
-  std::vector<std::string> addresses;  // numeric, of all its interfaces: its workers may come
-                                       // from any of them
+  std::vector<std::string> addresses;  // numeric, of all its interfaces: it is asked first about
+                                       // connections from them (connection_owners.h)
   bool hears_preemption = false;       // it knows the directive Preemption
   std::vector<RoleWorkers> roles;      // in the order of local ranks; none: all workers have `role`
   bool ranks_by_role = false;          // RANK and WORLD_SIZE are counted in a role
@@ -327,8 +328,9 @@ struct FaultReport {
   bool operator==(const FaultReport&) const = default;
 };
 
-using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat,
-                            LogLines, CanBeKept, FaultReport, PreemptionReport>;
+using Report =
+    std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat, LogLines,
+                 CanBeKept, FaultReport, PreemptionReport, OwnerQueries, OwnerAnswers>;
 
 // The round that a report belongs to; absent: to none.
 std::optional<RoundId> RoundOf(const Report& report);
@@ -387,12 +389,10 @@ struct Start {
   int master_port = 0;
   int restart_count = 0;
   int restarts_max = 0;
-  int restarts_forgiven = 0;  // of restart_count: those that no longer count
-  std::string left_out;       // which hosts are, since the last round, as a sentence
-  int role_rank_first = 0;    // as rank_first, among the workers of the node's role
-  int role_world_size = 1;    // of that role
-  // To the first node, and the first of a role: where the other nodes' workers may come from.
-  std::vector<std::string> addresses;
+  int restarts_forgiven = 0;     // of restart_count: those that no longer count
+  std::string left_out;          // which hosts are, since the last round, as a sentence
+  int role_rank_first = 0;       // as rank_first, among the workers of the node's role
+  int role_world_size = 1;       // of that role
   std::vector<RoleRanks> roles;  // of Join::roles
   bool operator==(const Start&) const = default;
 };
@@ -469,7 +469,8 @@ struct Fault {
   bool operator==(const Fault&) const = default;
 };
 
-using Directive = std::variant<Accepted, Waiting, StandBy, Start, Stop, Finish, Refused, LogWatches,
-                               LogsTaken, Fault, Preemption>;
+using Directive =
+    std::variant<Accepted, Waiting, StandBy, Start, Stop, Finish, Refused, LogWatches, LogsTaken,
+                 Fault, Preemption, OwnerQueries, OwnerAnswers, ConnectionRefused>;
 
 }  // namespace ddprun

@@ -178,6 +178,30 @@ DDPRUN_MESSAGE(PreemptionReport) {
   TEXT(reason, kNameBytesMax);
 }
 
+DDPRUN_MESSAGE(TcpConnection) {
+  TEXT(client_address, kNameBytesMax);
+  FIELD(client_port);
+  TEXT(server_address, kNameBytesMax);
+  FIELD(server_port);
+}
+
+DDPRUN_MESSAGE(OwnerQuery) {
+  FIELD(id);
+  FIELD(connection);
+  FIELD(from_seen_address);
+}
+
+DDPRUN_MESSAGE(OwnerQueries) { LIST(queries, kAdmissionsMax); }
+
+DDPRUN_MESSAGE(OwnerAnswer) {
+  FIELD(id);
+  FIELD(ownership);
+  FIELD(user);
+  TEXT(host, kNameBytesMax);
+}
+
+DDPRUN_MESSAGE(OwnerAnswers) { LIST(answers, kAdmissionsMax); }
+
 DDPRUN_FIELDS(Report) {
   KIND(Join, join);
   KIND(WorkerFailed, worker_failed);
@@ -189,6 +213,8 @@ DDPRUN_FIELDS(Report) {
   KIND(CanBeKept, can_be_kept);
   KIND(FaultReport, fault_report);
   KIND(PreemptionReport, preemption_report);
+  KIND(OwnerQueries, owner_queries);
+  KIND(OwnerAnswers, owner_answers);
 }
 
 v1::Report ToProto(const Report& report) {
@@ -238,7 +264,6 @@ DDPRUN_MESSAGE(Start) {
   LINES(left_out, kFailureMessageBytesMax);
   FIELD(role_rank_first);
   FIELD(role_world_size);
-  TEXTS(addresses, kStartAddressesMax, kNameBytesMax);
   LIST(roles, kLocalWorldSizeMax);
 }
 
@@ -302,6 +327,11 @@ DDPRUN_MESSAGE(Preemption) {
   TEXT(reason, kNameBytesMax);
 }
 
+DDPRUN_MESSAGE(ConnectionRefused) {
+  FIELD(connection);
+  FIELD(user);
+}
+
 DDPRUN_FIELDS(Directive) {
   KIND(Accepted, accepted);
   KIND(Waiting, waiting);
@@ -314,6 +344,9 @@ DDPRUN_FIELDS(Directive) {
   KIND(LogsTaken, logs_taken);
   KIND(Fault, fault);
   KIND(Preemption, preemption);
+  KIND(OwnerQueries, owner_queries);
+  KIND(OwnerAnswers, owner_answers);
+  KIND(ConnectionRefused, connection_refused);
 }
 
 v1::Directive ToProto(const Directive& directive) {

@@ -68,7 +68,7 @@ class BenchNode {
     absl::StatusOr<ListeningSocket> listener = ListenOn("127.0.0.1", 0);
     if (!listener.ok()) Fail(std::string(listener.status().message()));
     const int port = listener->port;
-    if (!proxy_->ServeTcpStore(*std::move(listener), {}).ok()) Fail("cannot serve TCPStore");
+    if (!proxy_->ServeTcpStore(*std::move(listener)).ok()) Fail("cannot serve TCPStore");
     return port;
   }
 

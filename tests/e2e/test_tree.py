@@ -33,6 +33,7 @@ FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500
 # The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
 CORES = (
+    "rendezvous/membership/connection_owners",
     "rendezvous/membership/run_status",
     "rendezvous/membership/membership",
     "rendezvous/membership/membership_preemption",
@@ -40,6 +41,7 @@ CORES = (
     "rendezvous/membership/restart_rules",
     "rendezvous/membership/operator_rules",
     "rendezvous/observe/run_event",
+    "rendezvous/proxy/admissions",
     "rendezvous/store/kv_store",
     "rendezvous/store/reply_cache",
     "rendezvous/store/store_hub",

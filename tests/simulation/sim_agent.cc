@@ -123,9 +123,11 @@ void SimAgent::OnSession(SessionEvent event) {
     std::visit(
         [this](auto& kind) {
           using Kind = std::decay_t<decltype(kind)>;
-          // Nobody watches a simulated run, or asks it for faults.
+          // Nobody watches a simulated run, or asks it for faults, and it serves no TCPStore.
           if constexpr (!std::is_same_v<Kind, LogWatches> && !std::is_same_v<Kind, LogsTaken> &&
-                        !std::is_same_v<Kind, Fault>) {
+                        !std::is_same_v<Kind, Fault> && !std::is_same_v<Kind, OwnerQueries> &&
+                        !std::is_same_v<Kind, OwnerAnswers> &&
+                        !std::is_same_v<Kind, ConnectionRefused>) {
             Post(std::move(kind));
           }
         },

@@ -46,6 +46,8 @@ std::string WordsOf(const Report& report) {
           [](const LogLines&) { return std::string("LogLines"); },
           [](const FaultReport&) { return std::string("FaultReport"); },
           [](const PreemptionReport&) { return std::string("PreemptionReport"); },
+          [](const OwnerQueries&) { return std::string("OwnerQueries"); },
+          [](const OwnerAnswers&) { return std::string("OwnerAnswers"); },
       },
       report);
 }
@@ -74,6 +76,9 @@ std::string WordsOf(const Directive& directive) {
           [](const LogsTaken&) { return std::string("LogsTaken"); },
           [](const Fault&) { return std::string("Fault"); },
           [](const Preemption& preemption) { return ToSentence(preemption); },
+          [](const OwnerQueries&) { return std::string("OwnerQueries"); },
+          [](const OwnerAnswers&) { return std::string("OwnerAnswers"); },
+          [](const ConnectionRefused&) { return std::string("ConnectionRefused"); },
       },
       directive);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers' socket where descriptors run out, or its file is removed.
+// The workers' socket where descriptors run out, its file is removed, or clients wait to be let in.
 #include "rendezvous/proxy/worker_socket.h"
 
 #include <fcntl.h>
@@ -7,11 +7,15 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "rendezvous/base/owned_fd.h"
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/test_node.h"
+#include "tests/testing/eventually.h"
 
 namespace ddprun {
 namespace {
@@ -20,12 +24,12 @@ namespace {
 class WorkerSocketTest : public ::testing::Test {
  protected:
   WorkerSocketTest()
-      : socket_({[](StoreWorker, int, bool) { return true; },
+      : socket_({[](StoreWorker, int, bool) { return WorkerSocket::Admission::kServed; },
                  [this](StoreWorker worker, std::string_view bytes) {
-                   socket_.Send(worker, std::string(bytes));
+                   socket_.Send(worker, {std::string(bytes)});
                    return WorkerSocket::Received{};
                  },
-                 [](StoreWorker) {}, [] { return std::nullopt; }}) {
+                 [](StoreWorker) {}, [](StoreWorker) {}, [] { return std::nullopt; }}) {
     EXPECT_TRUE(socket_.Listen(path_).ok());
   }
 
@@ -88,9 +92,9 @@ TEST_F(WorkerSocketTest, IsMadeAgainWhereItsFileWasRemoved) {
 // Stop() must not be lost where its thread is just clearing another wake.
 TEST_F(WorkerSocketTest, StopsRightAfterAWake) {
   for (int i = 0; i < 2000; ++i) {
-    WorkerSocket socket({[](StoreWorker, int, bool) { return true; },
+    WorkerSocket socket({[](StoreWorker, int, bool) { return WorkerSocket::Admission::kServed; },
                          [](StoreWorker, std::string_view) { return WorkerSocket::Received{}; },
-                         [](StoreWorker) {}, [] { return std::nullopt; }});
+                         [](StoreWorker) {}, [](StoreWorker) {}, [] { return std::nullopt; }});
     ASSERT_TRUE(socket.Listen(folder_ / "waking").ok());
     socket.Wake();
     const auto woken = std::chrono::steady_clock::now();
@@ -98,6 +102,81 @@ TEST_F(WorkerSocketTest, StopsRightAfterAWake) {
     }
     socket.Stop();
   }
+}
+
+// Clients that wait to be let in, in the order in which they connect.
+class HeldClientsTest : public ::testing::Test {
+ protected:
+  HeldClientsTest()
+      : socket_({[this](StoreWorker worker, int, bool) {
+                   const std::lock_guard<std::mutex> lock(mutex_);
+                   held_.push_back(worker);
+                   return WorkerSocket::Admission::kHeld;
+                 },
+                 [this](StoreWorker worker, std::string_view bytes) {
+                   const std::lock_guard<std::mutex> lock(mutex_);
+                   received_ += bytes;
+                   socket_.Send(worker, {std::string(bytes)});
+                   return WorkerSocket::Received{};
+                 },
+                 [](StoreWorker) {},
+                 [this](StoreWorker worker) {
+                   const std::lock_guard<std::mutex> lock(mutex_);
+                   gone_.push_back(worker);
+                 },
+                 [] { return std::nullopt; }}) {
+    EXPECT_TRUE(socket_.Listen(path_).ok());
+  }
+
+  template <typename T>
+  std::vector<T> Await(std::vector<T>& list, std::size_t count) {
+    EXPECT_TRUE(Eventually([&] {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      return list.size() >= count;
+    }));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return list;
+  }
+  std::string Received() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return received_;
+  }
+
+  std::mutex mutex_;
+  std::vector<StoreWorker> held_, gone_;
+  std::string received_;
+  TempDir folder_;
+  const std::string path_ = folder_ / "s";
+  WorkerSocket socket_;
+};
+
+TEST_F(HeldClientsTest, OneIsReadOnceItIsLetIn) {
+  RawWorker client(path_);
+  client.Write("ping");
+  const StoreWorker worker = Await(held_, 1).front();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(Received(), "");
+  socket_.Hold(worker, false);
+  EXPECT_EQ(client.Read(4), "ping");
+}
+
+TEST_F(HeldClientsTest, OneThatIsRefusedSeesTheEndAndIsNotRead) {
+  RawWorker client(path_);
+  const StoreWorker worker = Await(held_, 1).front();
+  socket_.End(worker);
+  EXPECT_EQ(client.Read(1), "");
+  EXPECT_EQ(Await(gone_, 1).front(), worker);
+  EXPECT_EQ(Received(), "");
+}
+
+TEST_F(HeldClientsTest, OneThatDisconnectsIsGoneUnread) {
+  {
+    RawWorker client(path_);
+    client.Write("ping");
+    Await(held_, 1);
+  }
+  EXPECT_EQ(Await(gone_, 1).size(), 1u);
+  EXPECT_EQ(Received(), "");
 }
 
 }  // namespace

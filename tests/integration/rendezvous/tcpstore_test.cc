@@ -104,7 +104,7 @@ class TcpStoreTest : public ::testing::TestWithParam<bool> {
     absl::StatusOr<ListeningSocket> listener = ListenOn("127.0.0.1", 0);
     ASSERT_TRUE(listener.ok());
     port_ = listener->port;
-    ASSERT_TRUE(proxy_->ServeTcpStore(*std::move(listener), {}).ok());
+    ASSERT_TRUE(proxy_->ServeTcpStore(*std::move(listener)).ok());
   }
 
   std::vector<std::string> Notices() {
@@ -263,12 +263,13 @@ TEST(TcpPeerTest, KnowsTheUserOfTheOtherEndOfAConnectionOnThisHost) {
     const OwnedFd accepted(accept4(listener->fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
     ASSERT_TRUE(accepted.valid());
     const TcpPeer peer = PeerOf(accepted.get());
-    EXPECT_EQ(peer.address, v6 ? "::1" : "127.0.0.1");
+    EXPECT_EQ(peer.connection.client_address, v6 ? "::1" : "127.0.0.1");
+    EXPECT_EQ(peer.connection.server_port, listener->port);
     EXPECT_TRUE(peer.on_this_host);
-    ASSERT_TRUE(peer.user.has_value()) << address;
-    EXPECT_EQ(*peer.user, geteuid());
+    ASSERT_TRUE(peer.owner.user.has_value()) << address;
+    EXPECT_EQ(*peer.owner.user, geteuid());
     client.Reset();
-    EXPECT_FALSE(PeerOf(accepted.get()).user.has_value()) << address;
+    EXPECT_FALSE(PeerOf(accepted.get()).owner.user.has_value()) << address;
   }
 }
 

@@ -126,6 +126,25 @@ TEST(ConvertTest, Reports) {
       PreemptionReport{std::chrono::milliseconds(120'001), "the file /run/\xC3\xA4"});
 }
 
+// They go both ways.
+TEST(ConvertTest, WhoseConnectionsAre) {
+  const TcpConnection connection{"fe80::2", 4711, "10.0.0.1", 29'400};
+  const OwnerQueries queries{{{1ULL << 60, connection, true}, {2, connection, false}}};
+  ExpectRoundTrip<Report, v1::Report>(queries);
+  ExpectRoundTrip<Directive, v1::Directive>(queries);
+  OwnerAnswers answers;
+  for (const Ownership ownership : {Ownership::kOwn, Ownership::kOtherUser, Ownership::kNone,
+                                    Ownership::kUnknown, Ownership::kNoReply}) {
+    answers.answers.push_back({3, ownership, std::nullopt, "b"});
+    answers.answers.push_back({3, ownership, 0, ""});
+    answers.answers.push_back({3, ownership, 4'294'967'294, ""});
+  }
+  ExpectRoundTrip<Report, v1::Report>(answers);
+  ExpectRoundTrip<Directive, v1::Directive>(answers);
+  ExpectRoundTrip<Directive, v1::Directive>(ConnectionRefused{connection, 1001});
+  ExpectRoundTrip<Directive, v1::Directive>(ConnectionRefused{connection, std::nullopt});
+}
+
 TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Waiting{"words", std::chrono::milliseconds(2'001)});
   ExpectRoundTrip<Directive, v1::Directive>(Accepted{.takes_preemption = true});

@@ -208,10 +208,10 @@ class Anything {
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
            restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first,
-           role_world_size, addresses, roles] = to;
+           role_world_size, roles] = to;
     All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
         restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first, role_world_size,
-        addresses, roles);
+        roles);
   }
   void Fill(RoleWorkers& to) {
     auto& [name, workers, worker_port] = to;

@@ -48,22 +48,6 @@ TEST(JoinWindowTest, StartsWithTheLeastNumberOfNodesAndEndsTheWait) {
   EXPECT_EQ(run.Sent<Start>(c)->node_rank, 2);
 }
 
-TEST(JoinWindowTest, TheFirstNodeIsToldTheOthersAddresses) {
-  TestRun run;
-  const auto with = [](std::vector<std::string> addresses) {
-    return Leased({.nodes = 3, .addresses = std::move(addresses)});
-  };
-  const LinkId a = run.Joins("a", with({"10.0.0.1"}));
-  const LinkId b = run.Joins("b", with({"10.0.0.2", "fd00::2"}));
-  run.Joins("c", with({"10.0.0.3"}));
-  const std::vector<std::string> others = {"10.0.0.2", "fd00::2", "10.0.0.3"};
-  EXPECT_EQ(run.Sent<Start>(a)->addresses, others);
-  EXPECT_TRUE(run.Sent<Start>(b)->addresses.empty());
-  run.Goes(a);
-  const LinkId again = run.Joins("a", Back(with({"10.0.0.1"})));
-  EXPECT_EQ(run.Sent<Start>(again)->addresses, others);
-}
-
 TEST(JoinWindowTest, EndsEarlyWhenEverybodyIsThere) {
   TestRun run;
   const JoinOptions elastic{.nodes = 3, .nodes_min = 1};

@@ -30,7 +30,6 @@ struct JoinOptions {
   bool hosts_service = false;
   bool evict_stragglers = false;
   std::string role;
-  std::vector<std::string> addresses;
   bool hears_preemption = false;
   std::vector<RoleWorkers> roles;
   bool ranks_by_role = false;
@@ -59,7 +58,6 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.hosts_service = options.hosts_service;
   join.evict_stragglers = options.evict_stragglers;
   join.role = options.role;
-  join.addresses = options.addresses;
   join.hears_preemption = options.hears_preemption;
   join.roles = options.roles;
   join.ranks_by_role = options.ranks_by_role;
