@@ -121,17 +121,23 @@ def connect(address):
 
 
 def meet(listener):
-    """Where each rank listens: rank 0 collects and tells it."""
-    # torchrun's own store has that port.
-    taken = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + taken)
+    """Where each rank listens: rank 0 collects and tells it, at a port of the kernel's choice that a file names."""
+    named = pathlib.Path(os.environ["CHAOS_TRUTH"], f"door.{RESTART}")
     port = listener.getsockname()[1]
     if RANK != 0:
-        connection = connect(master)
+        deadline = time.monotonic() + MEETING_TIMEOUT_S
+        while not named.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"rank 0 has named no door within {MEETING_TIMEOUT_S} s")
+            time.sleep(0.002)
+        connection = connect((os.environ["MASTER_ADDR"], int(named.read_text())))
         send_words(connection, [RANK, [connection.getsockname()[0], port]])
         return receive_words(connection), [connection]
-    places = {"0": [master[0], port]}
-    door = socket.create_server(master, backlog=WORLD_SIZE)
+    places = {"0": [os.environ["MASTER_ADDR"], port]}
+    door = socket.create_server(("", 0), backlog=WORLD_SIZE)
+    draft = named.with_suffix(".draft")
+    draft.write_text(str(door.getsockname()[1]))
+    draft.rename(named)
     connections = [door.accept()[0] for _ in range(WORLD_SIZE - 1)]
     for connection in connections:
         rank, place = receive_words(connection)
