@@ -11,9 +11,7 @@ namespace {
 
 Admissions::Decision Refuse(StoreWorker worker, const TcpConnection& connection,
                             const std::string& why) {
-  return {worker, false,
-          absl::StrCat("refused a connection from ", connection.client_address,
-                       " to the workers' store: ", why)};
+  return {worker, false, RefusalOf(connection, why)};
 }
 
 std::string HostOr(const OwnerAnswer& answer, const std::string& text) {
@@ -21,6 +19,11 @@ std::string HostOr(const OwnerAnswer& answer, const std::string& text) {
 }
 
 }  // namespace
+
+std::string RefusalOf(const TcpConnection& connection, const std::string& why) {
+  return absl::StrCat("refused a connection from ", connection.client_address,
+                      " to the workers' store: ", why);
+}
 
 std::optional<Admissions::Decision> Admissions::Add(StoreWorker worker, TcpConnection connection,
                                                     TimePoint now) {

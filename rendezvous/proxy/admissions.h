@@ -16,6 +16,9 @@
 
 namespace ddprun {
 
+// The line for the user about a client that was refused.
+std::string RefusalOf(const TcpConnection& connection, const std::string& why);
+
 class Admissions {
  public:
   struct Decision {

@@ -227,9 +227,9 @@ std::optional<sockaddr_storage> Parse(const std::string& text, int port) {
   return std::nullopt;
 }
 
-bool IsOurs(uid_t user) { return user == geteuid() || user == 0; }
-
 }  // namespace
+
+bool IsOurs(uid_t user) { return user == geteuid() || user == 0; }
 
 sockaddr_storage Unmapped(const sockaddr_storage& from) {
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);

@@ -27,6 +27,9 @@ struct SocketOwner {
   std::optional<uid_t> user;  // absent: no established socket has these ends
 };
 
+// The user of this process, or root.
+bool IsOurs(uid_t user);
+
 // Of the socket that has these two ends, seen from itself. Takes microseconds if there is one, and
 // else the milliseconds in which the kernel looks through all sockets.
 SocketOwner OwnerOf(const sockaddr_storage& own, const sockaddr_storage& other,

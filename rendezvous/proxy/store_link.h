@@ -5,12 +5,33 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "rendezvous/values/store_types.h"
 
 namespace ddprun {
+
+// Whether a link waits for room for replies, under the link's lock.
+class ReplyPause {
+ public:
+  // There is no room. False: there is again, as End() came first.
+  bool Begin() {
+    paused_ = !std::exchange(resumed_, false);
+    return paused_;
+  }
+  // There is room. True if the link was paused.
+  bool End() {
+    resumed_ = !paused_;
+    return std::exchange(paused_, false);
+  }
+  bool paused() const { return paused_; }
+
+ private:
+  bool paused_ = false;
+  bool resumed_ = false;  // End() came before Begin()
+};
 
 class StoreLink {
  public:

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/proxy/store_proxy.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -216,15 +214,14 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   // Of this host the user decides, whatever the address: other users may be there too.
   bool IsWelcomeLocked(const TcpPeer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::optional<uid_t>& user = peer.owner.user;
-    if (user && (*user == geteuid() || *user == 0)) return true;
-    const std::string what = absl::StrCat(
-        "refused a connection from ", peer.connection.client_address, " to the workers' store: ");
+    if (user && IsOurs(*user)) return true;
     if (user) {
-      NoticeLocked(absl::StrCat(what, "it is of user ", *user));
+      NoticeLocked(RefusalOf(peer.connection, absl::StrCat("it is of user ", *user)));
     } else if (!peer.owner.known) {
-      NoticeLocked(absl::StrCat(what, "which user of this host it is of cannot be seen, since ",
-                                "neither sock_diag(7) nor /proc/net/tcp can be read; let ddprun ",
-                                "read one of them"));
+      NoticeLocked(RefusalOf(peer.connection,
+                             "which user of this host it is of cannot be seen, since neither "
+                             "sock_diag(7) nor /proc/net/tcp can be read; let ddprun read one of "
+                             "them"));
     }
     return false;
   }

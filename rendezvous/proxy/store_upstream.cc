@@ -53,8 +53,7 @@ void StoreUpstream::OnReadDone(bool ok) {
   replies_ = {};
   {
     absl::MutexLock lock(&mutex_);
-    paused_ = !room && !std::exchange(resumed_, false);
-    if (paused_) return;
+    if (!room && pause_.Begin()) return;
   }
   StartRead(&replies_);
 }
@@ -62,8 +61,7 @@ void StoreUpstream::OnReadDone(bool ok) {
 void StoreUpstream::Resume() {
   {
     absl::MutexLock lock(&mutex_);
-    resumed_ = !paused_;
-    if (!std::exchange(paused_, false)) return;
+    if (!pause_.End()) return;
   }
   StartRead(&replies_);
 }

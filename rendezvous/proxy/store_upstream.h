@@ -52,9 +52,7 @@ class StoreUpstream final : public StoreLink,
   std::shared_ptr<StoreUpstream> self_;
   v1::StoreReplies replies_;
   absl::Mutex mutex_;
-  // Nothing is read until Resume(), or that was called before.
-  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
-  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;
+  ReplyPause pause_ ABSL_GUARDED_BY(mutex_);
   BatchWriter<v1::StoreRequests> out_;
 };
 

@@ -46,8 +46,7 @@ class LocalLink final : public StoreLink,
   void Resume() override {
     {
       absl::MutexLock lock(&mutex_);
-      resumed_ = !paused_;
-      paused_ = false;
+      pause_.End();
     }
     Flush();
   }
@@ -87,7 +86,7 @@ class LocalLink final : public StoreLink,
       {
         absl::MutexLock lock(&mutex_);
         if (end_) break;
-        if (paused_) {
+        if (pause_.paused()) {
           draining_ = false;
           return;
         }
@@ -97,7 +96,7 @@ class LocalLink final : public StoreLink,
       bool moved = !replies.empty();
       if (moved && !handlers_.on_replies(std::move(replies))) {
         absl::MutexLock lock(&mutex_);
-        paused_ = !std::exchange(resumed_, false);
+        pause_.Begin();
         continue;
       }
       if (!batch_.requests.empty() || handlers_.take_batch(&batch_)) {
@@ -138,9 +137,7 @@ class LocalLink final : public StoreLink,
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool more_ ABSL_GUARDED_BY(mutex_) = false;
-  // Nothing is moved until Resume(), or that was called before.
-  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
-  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;
+  ReplyPause pause_ ABSL_GUARDED_BY(mutex_);
   std::vector<StoreReply> replies_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<LocalLink> self_ ABSL_GUARDED_BY(mutex_);  // from Begin() to the end

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/service/run.h"
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 
@@ -12,12 +11,6 @@
 
 namespace ddprun {
 namespace {
-
-std::size_t OperationsIn(const StoreBatch& batch) {
-  return static_cast<std::size_t>(
-      std::count_if(batch.requests.begin(), batch.requests.end(),
-                    [](const StoreRequest& request) { return request.op.has_value(); }));
-}
 
 // Without the time in heartbeats: it changes with each, and the node reports it again.
 MembershipEvent ForJournal(MembershipEvent event) {
@@ -208,9 +201,9 @@ absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const 
 void Run::Receive(StorePeer peer, StoreBatch& batch, TimePoint now) {
   Action action(*this);
   now_ = ToCores(now);
-  const std::size_t before = OperationsIn(batch);
+  const std::uint64_t before = store_.operations();
   QueueLocked(store_.Receive(peer, batch, now_), action.afterwards);
-  if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, before - OperationsIn(batch));
+  if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, store_.operations() - before);
 }
 
 void Run::StoreGone(StorePeer peer) {

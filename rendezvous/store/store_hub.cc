@@ -61,6 +61,7 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch& batch, TimePoint now)
     StoreRequest request = std::move(batch.requests.front());
     batch.requests.pop_front();
     if (request.op) {
+      ++operations_;
       Submit(peer, request.id, *std::move(request.op), now);
     } else {
       Cancel(peer, request.id);

@@ -71,6 +71,8 @@ class StoreHub {
 
   RoundId round() const { return store_.round(); }
   const KvStore& store() const { return store_; }
+  // Operations that were received so far, without those of Replay().
+  std::uint64_t operations() const { return operations_; }
   // How many messages the node's streams have sent in this round.
   std::uint64_t messages(const std::string& node_id) const;
 
@@ -108,6 +110,7 @@ class StoreHub {
   absl::flat_hash_map<StorePeer, Stream> streams_;
   absl::flat_hash_map<std::string, Node> nodes_;
   std::uint64_t last_ticket_ = 0;
+  std::uint64_t operations_ = 0;
   absl::flat_hash_map<StoreTicket, Origin> tickets_;
   StoreEffects effects_;         // of the call in progress
   std::size_t reply_bytes_ = 0;  // of these

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from conftest import DDPRUN, agent_of, start, wait_for
+from preload_runs import children_of
 
 # A worker that shows that its node runs: it counts in a file.
 WORKER = """
@@ -27,9 +28,7 @@ while True:
 def processes_below(pid):
     found = [pid]
     for one in found:
-        for task in os.listdir(f"/proc/{one}/task"):
-            with open(f"/proc/{one}/task/{task}/children") as children:
-                found += [int(child) for child in children.read().split()]
+        found += children_of(one)
     return found
 
 

@@ -3,14 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/client/watch_client.h"
-#include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/tcpstore/store_client.h"
-#include "tests/integration/rendezvous/raw_worker.h"
+#include "tests/integration/rendezvous/store_agent.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/eventually.h"
@@ -20,12 +16,6 @@ namespace ddprun {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::unique_ptr<RendezvousServer> Serve() {
-  auto server = RendezvousServer::Start({.address = "127.0.0.1", .default_run_id = "run"});
-  EXPECT_TRUE(server.ok()) << server.status();
-  return *std::move(server);
-}
 
 // ---- Watches
 
@@ -49,7 +39,7 @@ class WatchHoldersTest : public ::testing::Test {
     EXPECT_TRUE(std::holds_alternative<WatchBegun>(**news));
   }
 
-  const std::unique_ptr<RendezvousServer> server_ = Serve();
+  const std::unique_ptr<RendezvousServer> server_ = StartServer();
   TestNode node_{server_->target(), MakeJoin("a", 1)};
 };
 
@@ -108,33 +98,7 @@ TEST_F(WatchHoldersTest, WhoeverLeavesIsGone) {
 
 // ---- Half messages
 
-std::size_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t pages = 0;
-  file >> pages >> pages;
-  return pages * 4096;
-}
-
-class HalfMessagesTest : public ::testing::Test {
- protected:
-  HalfMessagesTest() {
-    RaiseFileLimit();
-    EXPECT_TRUE(node_.Next<Start>());
-    auto proxy = StoreProxy::Start({.socket_path = socket_,
-                                    .channel = MakeServiceChannel(server_->target(), std::nullopt),
-                                    .run_id = "run",
-                                    .node_id = NodeId{"id-a"}});
-    EXPECT_TRUE(proxy.ok()) << proxy.status();
-    proxy_ = *std::move(proxy);
-    proxy_->SetRound(RoundId{1});
-  }
-
-  const std::unique_ptr<RendezvousServer> server_ = Serve();
-  TestNode node_{server_->target(), MakeJoin("a", 1)};
-  const TempDir folder_;
-  const std::string socket_ = folder_ / "s";
-  std::unique_ptr<StoreProxy> proxy_;
-};
+using HalfMessagesTest = StoreAgentTest;
 
 TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
   constexpr std::size_t kHalf = std::size_t{1200} << 10;

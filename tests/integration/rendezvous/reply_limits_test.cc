@@ -4,7 +4,6 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,14 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "proto/version.h"
-#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/tcpstore/protocol.h"
 #include "rendezvous/tcpstore/store_client.h"
 #include "tests/integration/rendezvous/raw_worker.h"
+#include "tests/integration/rendezvous/store_agent.h"
 #include "tests/integration/rendezvous/store_contract.h"
-#include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/tcpstore_requests.h"
 
@@ -34,29 +31,13 @@ constexpr std::size_t kLarge = kValueBytesMax - 100;
 // What an attack may cost.
 constexpr std::size_t kCostMax = std::size_t{64} << 20;
 
-std::size_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t pages = 0;
-  file >> pages >> pages;
-  return pages * 4096;
-}
-
 std::string Get(const std::string& key) {
   return tcpstore::Request(static_cast<int>(Opcode::kGet), Text(key));
 }
 
-class ReplyLimitsTest : public ::testing::Test {
+class ReplyLimitsTest : public StoreAgentTest {
  protected:
   ReplyLimitsTest() {
-    RaiseFileLimit();
-    EXPECT_TRUE(node_.Next<Start>());
-    auto proxy = StoreProxy::Start({.socket_path = socket_,
-                                    .channel = MakeServiceChannel(server_->target(), std::nullopt),
-                                    .run_id = "run",
-                                    .node_id = NodeId{"id-a"}});
-    EXPECT_TRUE(proxy.ok()) << proxy.status();
-    proxy_ = *std::move(proxy);
-    proxy_->SetRound(RoundId{1});
     auto honest = StoreClient::Connect({.target = "unix:" + socket_, .round = RoundId{1}});
     EXPECT_TRUE(honest.ok()) << honest.status();
     honest_ = *std::move(honest);
@@ -88,11 +69,6 @@ class ReplyLimitsTest : public ::testing::Test {
     return most - before;
   }
 
-  const std::unique_ptr<RendezvousServer> server_ = StartServer();
-  TestNode node_{server_->target(), MakeJoin("a", 1)};
-  const TempDir folder_;
-  const std::string socket_ = folder_ / "s";
-  std::unique_ptr<StoreProxy> proxy_;
   std::shared_ptr<StoreClient> honest_;
 };
 
