@@ -43,6 +43,12 @@ DDPRUN_MESSAGE(RestartHistory) {
   }
 }
 
+DDPRUN_FIELDS(KnownHost) {
+  [[maybe_unused]] const auto& [f1, f2] = value;
+  FIELD(address);
+  FIELD(addresses);
+}
+
 DDPRUN_MESSAGE(PreemptionNotice) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4] = value;
   FIELD(number);
@@ -87,7 +93,7 @@ DDPRUN_FIELDS(Member) {
 DDPRUN_FIELDS(RunState) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
-                                f29, f30, f31, f32, f33, f34, f35, f36, f37, f38] = value;
+                                f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39] = value;
   FIELD(run_id);
   FIELD(durable);
   FIELD(phase);
@@ -121,9 +127,15 @@ DDPRUN_FIELDS(RunState) {
     for (const v1::RunMember& member : message.members()) {
       Fields(way, value.members[NodeId{member.join().node_id()}], member);
     }
+    for (const v1::KnownHost& host : message.hosts()) Fields(way, value.hosts[host.host()], host);
     Reindex(value);
   } else {
     for (const auto& entry : value.members) Fields(way, entry.second, *message.add_members());
+    for (const auto& [name, host] : value.hosts) {
+      v1::KnownHost* const to = message.add_hosts();
+      to->set_host(name);
+      Fields(way, host, *to);
+    }
   }
 }
 

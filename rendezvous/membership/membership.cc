@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/membership/host_names.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
@@ -30,7 +31,8 @@ bool HasJoined(const RunState& state, const Join& join) {
 // ---- Events
 
 void MembershipStep::operator()(const NodeJoined& event) {
-  const Join& join = event.join;
+  Join join = event.join;
+  join.host = HostNameInRun(state_, join);
   if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
     RefuseJoin(event.link, join, *std::move(refused));
     return;

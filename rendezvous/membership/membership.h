@@ -85,6 +85,13 @@ struct Suspension {
   std::chrono::milliseconds length{0};  // at least
 };
 
+// Where a host was when a node of it last joined.
+struct KnownHost {
+  std::string address;                 // Join's
+  std::vector<std::string> addresses;  // likewise
+  bool operator==(const KnownHost&) const = default;
+};
+
 struct RunState {
   std::string run_id;
   bool durable = false;  // told to the nodes
@@ -99,6 +106,7 @@ struct RunState {
   std::map<LinkId, NodeId> links;  // of the members that are not away
   std::map<int, NodeId> places;    // by node rank: the node that asked for it or was given it
   std::map<int, NodeId> asked;     // by node rank: the node that asked for it, whatever it got
+  std::map<std::string, KnownHost> hosts;  // by its name in the run (HostNameInRun())
   std::uint64_t joins = 0;
   int waiting = 0;                       // members that are kWaiting
   int running = 0;                       // kRunning

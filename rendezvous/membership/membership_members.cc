@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/membership/host_names.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
@@ -46,6 +47,7 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
     state_.deadline = now_ + state_.rules->join_timeout;
   }
   ForgiveLeftOut(state_.restarts, join.host);
+  RememberHost(state_, join);
   Member& member = state_.members[join.node_id];
   member.join = join;
   member.order = replaced != nullptr ? replaced->order : ++state_.joins;

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import BIN, DDPRUN, clean_environment, finish_all, run, start
+from hosts import three_hosts  # noqa: F401  (fixture)
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a host name of one's own needs root")
 
@@ -108,3 +109,20 @@ def test_without_enough_nodes_the_run_ends_and_says_why(service, tmp_path):
     assert [code for code, _, _ in results] == [9, 9], results
     why = "not restarted: node b is left out after 2 failures (--node-failures-max 2), and 1 node is left of the 2"
     assert all(why in err for _, _, err in results), results
+
+
+def test_hosts_of_one_name_are_told_apart_by_their_addresses(three_hosts):  # noqa: F811
+    """As machines cloned from one image are. All hosts of the fixture have this machine's name."""
+    worker = '[ $WORLD_SIZE = 1 ] || { sleep 0.2; [ $RANK != 1 ] || exit 6; sleep 60; }'
+    flags = ["--nnodes", "1:2", "--master-addr", three_hosts[0].address, "--last-call", "3", "--max-restarts", "2"]
+    nodes = [
+        start(
+            [*host.prefix, DDPRUN, *flags, "--node-rank", rank, "--node-failures-max", "1", "sh", "-c", worker],
+            env=clean_environment(),
+        )
+        for rank, host in enumerate(three_hosts[:2])
+    ]
+    (code, _, err), (code_left_out, _, err_left_out) = finish_all(nodes)
+    assert (code, code_left_out) == (0, 6), (err, err_left_out)
+    left_out = rf"node \S+ at {three_hosts[1].address} is left out after 1 failure "
+    assert re.search(left_out, err) and re.search(left_out, err_left_out), (err, err_left_out)

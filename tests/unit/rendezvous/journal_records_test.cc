@@ -49,6 +49,12 @@ auto Fields(Struct& suspension) {
   return std::tie(end, length);
 }
 template <typename Struct>
+requires std::is_same_v<std::remove_const_t<Struct>, KnownHost>
+auto Fields(Struct& host) {
+  auto& [address, addresses] = host;
+  return std::tie(address, addresses);
+}
+template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
@@ -62,12 +68,12 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
-         asked, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
+         asked, hosts, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
          was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
          lease_due, suspension, start, verdict, words, words_version, words_due, words_sent,
          time_gone, preemption] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
-                  places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
+                  places, asked, hosts, joins, waiting, running, stopping, cause, last_cause, broke,
                   was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
                   lease_due, suspension, start, verdict, words, words_version, words_due,
                   words_sent, time_gone, preemption);
@@ -137,12 +143,12 @@ class Anything {
   }
   void Fill(Failure& to) {
     auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
-           oom, core_file, traceback, hang, places, asked_by, role, role_rank] = to;
+           oom, core_file, traceback, hang, places, asked_by, role, role_rank, advice] = to;
     lines.resize(2);
     places.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
         lines[1], age, oom, core_file, traceback, hang, places[0], places[1], asked_by, role,
-        role_rank);
+        role_rank, advice);
   }
   void Fill(RanksInPlace& to) {
     auto& [ranks, place] = to;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/base/thread_check.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <future>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/bounded_call.h"
+
+namespace ddprun {
+namespace {
+
+const char* program_name = "ddprun";
+
+std::optional<rlim_t> Limit(__rlimit_resource resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+// Which of them it met the kernel does not say.
+std::string Remedy() {
+  std::string limits;
+  // The kernel does not limit root.
+  if (const auto processes = Limit(RLIMIT_NPROC); processes && geteuid() != 0)
+    absl::StrAppend(&limits, "`ulimit -u` (", *processes, "), ");
+  if (const auto memory = Limit(RLIMIT_AS))
+    absl::StrAppend(&limits, "`ulimit -v` (", *memory / 1024, "), ");
+  return absl::StrCat("raise ", limits, limits.empty() ? "" : "or ",
+                      "the limit of processes of its container or cgroup (pids.max)");
+}
+
+int HowManyStart(int count) {
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(count));
+  const SignalsBlocked blocked;
+  try {
+    while (static_cast<int>(threads.size()) < count)
+      threads.emplace_back([ended] { ended.wait(); });
+  } catch (const std::system_error&) {
+    // As many as there are.
+  }
+  end.set_value();
+  for (std::thread& thread : threads) thread.join();
+  return static_cast<int>(threads.size());
+}
+
+[[noreturn]] void Terminate() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      std::fprintf(stderr, "%s: no thread can be started: %s\n", program_name, Remedy().c_str());
+      _exit(1);
+    }
+    std::fprintf(stderr, "%s: %s\n", program_name, error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", program_name, error.what());
+  } catch (...) {
+  }
+  std::abort();
+}
+
+}  // namespace
+
+absl::Status CheckThreads(int count) {
+  const int started = HowManyStart(count);
+  if (started >= count) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("only ", started, " of the ", count,
+                   " threads and processes that it needs can be started; ", Remedy()));
+}
+
+void ExplainThreadFailures(const char* program) {
+  program_name = program;
+  std::set_terminate(Terminate);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens where a limit of processes or of memory leaves no room for a thread. gRPC aborts the
+// process then, without a word about the limit.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace ddprun {
+
+// Starts that many threads and ends them again: 0.3 ms for 20. RESOURCE_EXHAUSTED: one sentence
+// with the limits of this process. Must be called before the first use of gRPC.
+absl::Status CheckThreads(int count);
+
+// From here on a thread that cannot be started ends the process with that sentence, preceded by
+// `program`, and exit code 1, instead of std::terminate()'s. Call it first in main().
+void ExplainThreadFailures(const char* program);
+
+}  // namespace ddprun
