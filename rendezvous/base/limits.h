@@ -133,6 +133,12 @@ inline constexpr int kReflectionThreadsMax = 8;
 inline constexpr int kHeaderBytesMax = 8192;
 // Threads of a service that its streams are called back on (completion_threads.h).
 inline constexpr int kCompletionThreads = 8;
+// Threads of a process that are there before anything may fail for want of one (thread_check.h):
+// without gRPC, as a client of a service, and with a service. Counted on 2 CPUs; gRPC has some more
+// where there are many.
+inline constexpr int kThreadsAlone = 4;
+inline constexpr int kThreadsOfClient = 16;
+inline constexpr int kThreadsOfService = 26;
 
 // A file of certificates or a key; a bundle of every public authority has 200 KB.
 inline constexpr std::size_t kPemBytesMax = 1u << 20;
@@ -193,6 +199,9 @@ inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};
 // And where the node is in a run: its workers may be waiting.
 inline constexpr std::chrono::milliseconds kReconnectBackoffMax{250};
+// How long a node tries while nothing listens at the address of a service without a journal, which
+// has mostly ended: a forwarder or a tunnel is restarted within that time.
+inline constexpr std::chrono::milliseconds kRefusedTimeout{2000};
 // How long a node continues without a service that has a journal: a supervisor restarts it within
 // seconds, a rebooted machine within minutes.
 inline constexpr std::chrono::minutes kReconnectTimeout{10};

@@ -174,6 +174,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
         back = lease_.has_value();
         lease_ = *accepted;
         backoff_ = kConnectBackoffMin;
+        refused_until_.reset();
         words_.clear();
       } else if (const auto* start = std::get_if<Start>(&directive);
                  start != nullptr && start->round != round_) {
@@ -309,9 +310,15 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     if (!join_.resume) {
       return !answered_once_ && status.error_code() == grpc::StatusCode::UNAVAILABLE;
     }
-    // If a service without a journal no longer listens, it has ended, and the run with it.
-    return lease_->durable ||
-           !absl::StrContains(ReasonInWords(status, channel_->target()), "connection refused");
+    if (lease_->durable) return true;
+    // If a service without a journal no longer listens, it has ended, and the run with it; unless a
+    // forwarder on the way is being restarted.
+    if (!absl::StrContains(ReasonInWords(status, channel_->target()), "connection refused")) {
+      refused_until_.reset();
+      return true;
+    }
+    if (!refused_until_) refused_until_ = Clock::now() + kRefusedTimeout;
+    return Clock::now() < *refused_until_;
   }
 
   // A service that has answered once is a ddprun that accepts this node's certificate.
@@ -350,7 +357,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       const std::string now = WhyItEnded(status);
       std::string why = why_broken_;
       if (!final_ && Clock::now() < deadline_) {
-        absl::StrAppend(&why, "; it no longer listens: ", now);
+        absl::StrAppend(&why, "; it no longer listens, tried for ", seconds(kRefusedTimeout),
+                        " s: ", now);
       } else if (!status.ok()) {
         absl::StrAppend(&why, "; coming back within ", seconds(window_), " s failed: ", now);
       }
@@ -406,7 +414,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   std::string why_broken_ ABSL_GUARDED_BY(mutex_);
   std::string words_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
-  TimePoint not_before_ ABSL_GUARDED_BY(mutex_){};      // no attempt before (BreakFor())
+  TimePoint not_before_ ABSL_GUARDED_BY(mutex_){};  // no attempt before (BreakFor())
+  std::optional<TimePoint> refused_until_ ABSL_GUARDED_BY(mutex_);  // while nothing listens
   bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // the service answered this stream
   bool heard_ ABSL_GUARDED_BY(mutex_) = false;          // and sent a directive on it
   bool answered_once_ ABSL_GUARDED_BY(mutex_) = false;  // it answered some stream

@@ -23,12 +23,15 @@ namespace ddprun {
 
 class Relay {
  public:
-  explicit Relay(int target_port)
+  // Of a port that another relay had; 0: of one that is free.
+  explicit Relay(int target_port, int port = 0)
       : target_port_(target_port),
         listen_fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
         wake_fd_(eventfd(0, EFD_CLOEXEC)) {
-    sockaddr_in address = Loopback(0);
+    sockaddr_in address = Loopback(port);
     socklen_t size = sizeof(address);
+    const int on = 1;
+    setsockopt(listen_fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     EXPECT_EQ(bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
     EXPECT_EQ(listen(listen_fd_, 16), 0);
     getsockname(listen_fd_, reinterpret_cast<sockaddr*>(&address), &size);
@@ -44,6 +47,7 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
+  int port() const { return port_; }
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
   // What is under way in either direction is lost.
   void Cut() { Order(kCut); }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rendezvous/base/limits.h"
 #include "tests/integration/rendezvous/relay.h"
 #include "tests/integration/rendezvous/test_node.h"
 
@@ -106,7 +107,22 @@ TEST_F(SessionLeaseTest, ASilentNodeIsLostAndItsReturnRefused) {
   EXPECT_THAT(std::string(refused->status.message()), HasSubstr("sent nothing for 2 s"));
 }
 
-TEST_F(SessionLeaseTest, AServiceThatHasEndedIsNotWaitedFor) {
+// As of ssh, kubectl port-forward and load balancers.
+TEST_F(SessionLeaseTest, AForwarderMayBeRestarted) {
+  auto relay = std::make_unique<Relay>(server_->port());
+  const int port = relay->port();
+  TestNode a(server_->target(), LeasedJoin("a"));
+  TestNode b(relay->target(), LeasedJoin("b"));
+  ASSERT_TRUE(b.Next<Start>());
+  relay.reset();
+  ASSERT_TRUE(b.Next<Reconnecting>());
+  EXPECT_FALSE(b.Next<SessionEnded>(kRefusedTimeout / 5))
+      << "several attempts are refused in that time";
+  relay = std::make_unique<Relay>(server_->port(), port);
+  EXPECT_TRUE(b.Next<Reconnected>());
+}
+
+TEST_F(SessionLeaseTest, AServiceThatHasEndedIsNotWaitedForLong) {
   TestNode a(server_->target(), LeasedJoin("a"));
   TestNode b(server_->target(), LeasedJoin("b"));
   ASSERT_TRUE(b.Next<Start>());
@@ -114,7 +130,8 @@ TEST_F(SessionLeaseTest, AServiceThatHasEndedIsNotWaitedFor) {
   const auto ended = b.Next<SessionEnded>();
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(ended->status.message()), HasSubstr("connection refused"));
+  EXPECT_THAT(std::string(ended->status.message()),
+              HasSubstr("it no longer listens, tried for 2 s: connection refused"));
 }
 
 }  // namespace
