@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,20 +12,10 @@
 #include "launcher/ctl/ctl_command.h"
 #include "launcher/hosts/hosts_plan.h"
 #include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/standard_streams.h"
+#include "rendezvous/base/thread_check.h"
 
 namespace {
-
-// If ddprun is started with stdin, stdout or stderr closed, the next file that it opens would get
-// that descriptor.
-bool OpenStandardStreams() {
-  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {
-    if (fd <= STDERR_FILENO) continue;
-    close(fd);
-    return true;
-  }
-  std::fprintf(stderr, "ddprun: cannot open /dev/null: %s\n", ddprun::ErrnoText(errno).c_str());
-  return false;
-}
 
 absl::Span<char> CommandLine(int argc, char** argv) {
   if (argc == 0) return {};
@@ -50,7 +37,11 @@ int RunSubCommand(ddprun::CommandId id, ddprun::Invocation invocation) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!OpenStandardStreams()) return 1;
+  if (!ddprun::StandardStreamsAreOpen()) {
+    std::fprintf(stderr, "ddprun: cannot open /dev/null: %s\n", ddprun::ErrnoText(errno).c_str());
+    return 1;
+  }
+  ddprun::ExplainThreadFailures("ddprun");
   ddprun::RestoreChildSignal();
   ddprun::Invocation invocation{{argv + 1, argv + argc}, CommandLine(argc, argv)};
   std::vector<std::string>& arguments = invocation.arguments;

@@ -19,6 +19,9 @@
 #include "absl/time/time.h"
 #include "proto/version.h"
 #include "rendezvous/base/file_limit.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/standard_streams.h"
+#include "rendezvous/base/thread_check.h"
 #include "rendezvous/command_line.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
@@ -156,6 +159,8 @@ absl::StatusOr<ddprun::Security> OpenSecurity(
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (!ddprun::StandardStreamsAreOpen()) return 1;
+  ddprun::ExplainThreadFailures("ddprun-rendezvous");
   // First: from here on the environment does not have the secret.
   auto token_variable = ddprun::TakeTokenVariable();
   const auto command = ddprun::ParseServiceCommand(std::vector<std::string>(argv + 1, argv + argc));
@@ -172,6 +177,8 @@ int main(int argc, char** argv) {
   }
   auto security = OpenSecurity(*command, std::move(token_variable));
   if (!security.ok()) return Complain(security.status(), kExitUsage);
+  if (const absl::Status threads = ddprun::CheckThreads(ddprun::kThreadsOfService); !threads.ok())
+    return Complain(threads, kExitFailure);
   ddprun::RaiseFileLimit();
   return Serve(*command, *std::move(security));
 }

@@ -134,11 +134,15 @@ std::vector<std::string> Agent::NetworkVariables(const Start& start) {
   return InterfaceVariables(*interface, ReadVariable, nccl_conf_names_interfaces_);
 }
 
-// The name service may be slow, so another thread queries it.
+// The name service may be slow, so another thread queries it; a number it need not be asked for.
 void Agent::BeginJoin(TimePoint now) {
   join_retry_.reset();
   if (!config_.options.local_addr.empty()) return Join(config_.options.local_addr, now);
   if (rendezvous_.name.empty()) return Join(config_.options.master_addr.value_or("127.0.0.1"), now);
+  if (IsNumericAddress(rendezvous_.host)) {
+    const auto address = AdvertisedAddress(rendezvous_.host, rendezvous_.port);
+    return address.ok() ? Join(*address, now) : RetryJoin(address.status(), now);
+  }
   own_address_ = background_.Start<absl::StatusOr<std::string>>(
       [host = rendezvous_.host, port = rendezvous_.port] { return AdvertisedAddress(host, port); });
   resolve_notice_ = now + kNoticeDelay;

@@ -36,6 +36,8 @@
 #include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/bounded_call.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/thread_check.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/security/credentials.h"
 
@@ -199,6 +201,16 @@ std::optional<int> OpenSecurity(Agent::Config& config, TokenVariable token) {
   return std::nullopt;
 }
 
+// Threads of the agent, its two guards, and what the workers need to begin with.
+absl::Status CheckRoom(const Agent::Config& config) {
+  constexpr int kGuards = 2;
+  const Options& options = config.options;
+  const int threads = !UsesNetwork(options)                ? kThreadsAlone
+                      : options.node_rank.value_or(0) == 0 ? kThreadsOfService
+                                                           : kThreadsOfClient;
+  return CheckThreads(kGuards + threads + config.local_world_size());
+}
+
 // The agent as a child of the keeper and the warden; the warden is this process.
 int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
                absl::Span<char> command_line) {
@@ -236,6 +248,8 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
 }
 
 int RunDoctorNode(Prepared prepared, std::optional<HeadConnection>& head) {
+  if (const absl::Status threads = CheckThreads(kThreadsOfService); !threads.ok())
+    return Fail(threads, 1);
   DoctorCall call{.options = std::move(prepared.options),
                   .own_folder = OwnPath().parent_path().string(),
                   .token_variable = std::move(prepared.token)};
@@ -279,6 +293,7 @@ int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<ch
   const absl::Status outputs = CheckOutputs(config.options);
   if (!outputs.ok()) return Fail(outputs, kExitUsage);
   if (const auto code = OpenSecurity(config, std::move(prepared.token))) return *code;
+  if (const absl::Status room = CheckRoom(config); !room.ok()) return Fail(room, 1);
   return RunGuarded(config, std::move(head), command_line);
 }
 

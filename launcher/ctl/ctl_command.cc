@@ -21,7 +21,9 @@
 #include "launcher/ctl/logs_text.h"
 #include "launcher/ctl/status_text.h"
 #include "launcher/node/network.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/thread_check.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/security/credentials.h"
 
@@ -69,6 +71,7 @@ bool ConcernsAllRuns(const CtlOptions& options) {
 // identifies its peer.
 absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const CtlOptions& options,
                                                                    const Security& security) {
+  if (absl::Status threads = CheckThreads(kThreadsOfClient); !threads.ok()) return threads;
   const ServiceAddress& service = options.service;
   if (!service.socket.empty()) {
     if (absl::Status status = CheckServer(service.socket); !status.ok()) return status;

@@ -24,6 +24,8 @@
 namespace ddprun {
 namespace {
 
+std::string NameOf(const std::string& entry) { return entry.substr(0, entry.find('=')); }
+
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   pointers.reserve(strings.size() + 1);
@@ -108,11 +110,30 @@ struct ChildPlan {
   return pid < 0 ? -1 : static_cast<pid_t>(pid);
 }
 
-SpawnFailed ToSpawnFailed(const std::string& path, int error) {
-  return SpawnFailed{
-      error == ENOENT ? 127 : 126,
-      absl::StrCat("cannot start ", path, ": ", ErrnoText(error),
-                   error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh" : "")};
+// The largest argument or variable: there is a limit for each, and one for all together.
+std::string WhatIsTooLong(const SpawnRequest& request) {
+  std::size_t bytes = 0;
+  const std::string* largest = nullptr;
+  const auto add = [&](const std::string& entry) {
+    bytes += entry.size() + 1 + sizeof(char*);
+    if (largest == nullptr || entry.size() > largest->size()) largest = &entry;
+  };
+  for (const std::string& entry : request.argv) add(entry);
+  const std::string* const argument = largest;
+  for (const std::string& entry : request.environ) add(entry);
+  return absl::StrCat(
+      "; arguments and environment have ", bytes / 1024, " KiB, of which ",
+      largest == argument ? "an argument" : absl::StrCat("the variable ", NameOf(*largest)),
+      " has ", largest->size() / 1024,
+      "; Linux allows 128 KiB each, and a quarter of `ulimit -s` together");
+}
+
+SpawnFailed ToSpawnFailed(const SpawnRequest& request, int error) {
+  const std::string advice = error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh"
+                             : error == E2BIG ? WhatIsTooLong(request)
+                                              : "";
+  return SpawnFailed{error == ENOENT ? 127 : 126,
+                     absl::StrCat("cannot start ", request.path, ": ", ErrnoText(error), advice)};
 }
 
 SpawnFailed ToBindFailed(const CpuSet& cpus, int error) {
@@ -146,13 +167,13 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
   const int vfork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
-    process.outcome = ToSpawnFailed(request.path, vfork_error);
+    process.outcome = ToSpawnFailed(request, vfork_error);
     return process;
   }
   if (plan.error != 0) {
     waitpid(pid, nullptr, 0);
-    process.outcome = plan.unbound ? ToBindFailed(request.cpus, plan.error)
-                                   : ToSpawnFailed(request.path, plan.error);
+    process.outcome =
+        plan.unbound ? ToBindFailed(request.cpus, plan.error) : ToSpawnFailed(request, plan.error);
     return process;
   }
   process.pid = pid;
@@ -161,7 +182,7 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
     const int error = errno;
     kill(-pid, SIGKILL);
     waitpid(pid, nullptr, 0);
-    process.outcome = ToSpawnFailed(request.path, error);
+    process.outcome = ToSpawnFailed(request, error);
   }
   return process;
 }
