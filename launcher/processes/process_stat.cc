@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/processes/process_stat.h"
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +23,7 @@ constexpr std::uint32_t kDumpsCore = 0x200;
 // Counted from the state, which follows the name.
 constexpr std::size_t kParentField = 1;
 constexpr std::size_t kFlagsField = 6;
+constexpr std::size_t kUserTimeField = 11;  // the system time follows
 
 // 0 if there is no such number.
 std::uint32_t FieldOf(absl::string_view stat, std::size_t index) {
@@ -54,6 +57,12 @@ bool SaysHandled(absl::string_view status, int signal) {
 
 bool HandlesSignal(pid_t pid, int signal) {
   return SaysHandled(ReadSmallFile(absl::StrCat("/proc/", pid, "/status")), signal);
+}
+
+double CpuSecondsOf(pid_t pid) {
+  const std::string stat = StatOf(pid);
+  return (static_cast<double>(FieldOf(stat, kUserTimeField)) + FieldOf(stat, kUserTimeField + 1)) /
+         static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 pid_t ParentOf(pid_t pid) { return static_cast<pid_t>(FieldOf(StatOf(pid), kParentField)); }

@@ -26,6 +26,10 @@ bool SaysHandled(absl::string_view status, int signal);
 // Reads /proc/PID/status. False if the process does not exist.
 bool HandlesSignal(pid_t pid, int signal);
 
+// The CPU time that all its threads have used, user and system, in seconds. Reads /proc/PID/stat,
+// also of a process that has ended and was not waited for. 0 if it does not exist.
+double CpuSecondsOf(pid_t pid);
+
 // 0 if the process does not exist.
 pid_t ParentOf(pid_t pid);
 

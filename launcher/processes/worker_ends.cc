@@ -39,8 +39,10 @@ bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) 
   std::optional<OomKill> oom;
   const std::optional<Outcome> outcome = processes_.Look(index);
   const auto* signaled = outcome.has_value() ? std::get_if<Signaled>(&*outcome) : nullptr;
+  std::optional<double> cpu_seconds;
   if (signaled != nullptr && signaled->signal == SIGKILL && !WasStopped(worker, *outcome)) {
     oom = oom_watch_.Explain(processes_.pid(index));
+    cpu_seconds = CpuSecondsOf(processes_.pid(index));
   }
   if (!processes_.ReapIfEnded(index)) {
     // Its pidfd stays readable and would make the loop spin until the debugger ends.
@@ -53,7 +55,7 @@ bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) 
   if (IsParked(worker)) {
     EndParked(worker);
   } else {
-    AddEnded(worker, std::move(oom), now);
+    AddEnded(worker, std::move(oom), cpu_seconds, now);
   }
   ReleaseEvidence(now, events);
   return true;
@@ -260,7 +262,8 @@ void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
 }
 
 // Last lines and `stopped` are known at once; record and core are read from disks.
-void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now) {
+void Workers::AddEnded(int local_rank, std::optional<OomKill> oom,
+                       std::optional<double> cpu_seconds, TimePoint now) {
   const auto index = static_cast<std::size_t>(local_rank);
   WorkerEnded ended;
   ended.local_rank = local_rank;
@@ -276,7 +279,9 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
   if (!ended.stopped && in_collective && !stopping_) LetPeersSpeak(now);
   if (!ended.stopped && !stopping_) ReadDumpsOfFailure(local_rank, now);
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
-  WorkerEvidence::Question question{.record_file = Of(local_rank).error_file};
+  WorkerEvidence::Question question{.record_file = Of(local_rank).error_file,
+                                    .cpu_seconds = cpu_seconds,
+                                    .is_python = config_.program_of(local_rank).is_python};
   const auto* signaled = std::get_if<Signaled>(&ended.outcome);
   if (signaled != nullptr && signaled->core_dumped) {
     question.core_of_start = Of(local_rank).started_on_wall;

@@ -47,6 +47,8 @@ class WorkerEvidence {
     // The start of a worker that dumped core (older files are not its core).
     std::optional<std::chrono::system_clock::time_point> core_of_start = std::nullopt;
     int signal = 0;
+    std::optional<double> cpu_seconds = std::nullopt;  // that it used
+    bool is_python = false;
   };
   // Receives the bytes of each failure record that was found.
   using KeepRecord = std::function<void(int local_rank, const std::string& record)>;
@@ -71,6 +73,7 @@ class WorkerEvidence {
     FailureRecord record;
     std::string record_bytes;
     std::string core_file;
+    EndEvidence evidence;
   };
   struct Waiting {
     Event event;

@@ -309,7 +309,8 @@ void Workers::TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vect
   spawn_cgroup_.Reset();
   for (const int i : spawning_) {
     Watch(i);
-    if (!processes_.IsLive(static_cast<std::size_t>(i))) AddEnded(i, std::nullopt, now);
+    if (!processes_.IsLive(static_cast<std::size_t>(i)))
+      AddEnded(i, std::nullopt, std::nullopt, now);
   }
   for (const int signal : std::exchange(deferred_forwards_, {})) Forward(signal);
   for (const DeferredStop& stop : std::exchange(deferred_stops_, {}))

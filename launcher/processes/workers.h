@@ -267,7 +267,8 @@ class Workers {
   // ---- worker_ends.cc
   void TakeEnded(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int worker, TimePoint now, std::vector<Event>& events);
-  void AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now);
+  void AddEnded(int local_rank, std::optional<OomKill> oom, std::optional<double> cpu_seconds,
+                TimePoint now);
   void EndParked(int worker);
   std::vector<bool> WorkersWithRecord() const;
   bool WasStopped(int worker, const Outcome& outcome) const;

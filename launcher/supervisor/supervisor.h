@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "launcher/base/outcome.h"
+#include "launcher/supervisor/likely_cause.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/values/session_types.h"
 
@@ -58,6 +59,7 @@ struct WorkerEnded {
   std::string core_file;
   std::vector<RanksInPlace> places;  // where this node's workers wait, if any
   std::string asked_by;              // who asked for its end, by a fault; empty: nobody
+  EndEvidence evidence;
 };
 
 // A worker is alive and makes no progress; its stacks have been read.

@@ -101,17 +101,7 @@ std::string DetailText(const Failure& failure, FailureMessage message) {
   if (!failure.core_file.empty()) {
     absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
   }
-  if (failure.oom.has_value()) {
-    absl::StrAppend(&out, failure.oom->of_cgroup
-                              ? "  give the job more memory, or use less: fewer loader processes, "
-                                "smaller batches\n"
-                              : "  the machine has no more memory: use less of it\n");
-  } else if (failure.kind == FailureKind::kWorkerSignaled && failure.signal == SIGKILL) {
-    absl::StrAppend(&out,
-                    "  ddprun did not send this SIGKILL: if no person did, look for the kernel's "
-                    "out-of-memory killer with `dmesg` on ",
-                    failure.host, "\n");
-  }
+  if (!failure.advice.empty()) absl::StrAppend(&out, "  ", failure.advice, "\n");
   return out;
 }
 

@@ -99,6 +99,7 @@ Json ToJson(const Failure& failure) {
           {"signal", failure.signal > 0 ? Json(SignalName(failure.signal)) : Json(nullptr)},
           {"oom", failure.oom.has_value() ? ToJson(*failure.oom) : Json(nullptr)},
           {"core", TextOrNull(failure.core_file)},
+          {"advice", TextOrNull(failure.advice)},
           {"message", TextOrNull(failure.message)},
           {"traceback", TextOrNull(failure.traceback)},
           {"last_lines", failure.last_lines},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/worker_failure.h"
 
+#include "launcher/supervisor/likely_cause.h"
+
 namespace ddprun {
 namespace {
 
@@ -39,6 +41,7 @@ Failure ToFailure(const WorkerEnded& ended, const Start& start, const std::strin
     failure.exit_code = unspawned->exit_code;
     failure.message = unspawned->message;
   }
+  failure.advice = LikelyCause(failure, ended.evidence);
   return failure;
 }
 

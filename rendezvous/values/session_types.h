@@ -102,6 +102,7 @@ struct Failure {
   std::string asked_by;              // of a worker that was ended on purpose: who asked for it
   std::string role;                  // of a node with several programs; empty: not said
   int role_rank = 0;                 // among the workers of that role
+  std::string advice;                // the likely cause and what to do; empty: nothing is known
   bool operator==(const Failure&) const = default;
 };
 

@@ -75,6 +75,7 @@ DDPRUN_MESSAGE(Failure) {
   TEXT(asked_by, kNameBytesMax);
   TEXT(role, kNameBytesMax);
   FIELD(role_rank);
+  TEXT(advice, kLastLineBytesMax);
 }
 
 DDPRUN_MESSAGE(WorkerOutcomes) {

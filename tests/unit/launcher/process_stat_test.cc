@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <ctime>
 
 #include "rendezvous/base/owned_fd.h"
 
@@ -20,6 +21,20 @@ TEST(ProcessExitingTest, TheFlagsSayIt) {
   EXPECT_TRUE(SaysEnding("7 (python3) D 1 7 7 0 -1 4194816 100 0 0 0 1 2"))
       << "its core is written";
   EXPECT_TRUE(SaysEnding("7 (a) S 0 (b) Z 1 7 7 0 -1 4 100")) << "a name may have anything in it";
+}
+
+TEST(CpuSecondsTest, OfOneThatHasEndedToo) {
+  const pid_t child = fork();
+  if (child == 0) {
+    while (clock() < CLOCKS_PER_SEC / 10) continue;
+    _exit(0);
+  }
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_GE(CpuSecondsOf(child), 0.08);
+  EXPECT_LT(CpuSecondsOf(child), 1);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(CpuSecondsOf(child), 0);
 }
 
 TEST(ProcessExitingTest, WhatIsNoSuchTextSaysNothing) {

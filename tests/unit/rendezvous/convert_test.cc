@@ -34,6 +34,7 @@ Failure FullFailure(FailureKind kind) {
   failure.core_file = "/tmp/core.7";
   failure.role = "eval";
   failure.role_rank = 1;
+  failure.advice = "raise that limit";
   failure.traceback = "Traceback (most recent call last):\nm\xC3\xA4h";
   failure.places = {
       {{{0, 1}, {3, 3}}, {Collective{"0", 57, "all_reduce", 4194304, "float32"}, {}}},
