@@ -53,7 +53,10 @@ std::string Environment() {
       Entry("CREDENTIALS_DIRECTORY",
             "Set by systemd: its file ddprun-token contains the run's secret "
             "(LoadCredential=ddprun-token:FILE)."),
-      Entry("PYTHON_EXEC", "The Python that runs scripts and modules (python3)."),
+      Entry(
+          "PYTHON_EXEC",
+          "The Python that runs scripts and modules (that of ddprun's own virtual environment, or "
+          "python3 in PATH)."),
       Entry("LOGLEVEL", "INFO: also print which flags have no effect."),
       ".PP\nFor the workers ddprun sets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
       "GROUP_RANK, MASTER_ADDR,\nMASTER_PORT and the other variables of torchrun.\n");

@@ -228,16 +228,28 @@ void ReadRunId(Reader& reader, Options& options) {
   if (options.run_id == "none") options.run_id.clear();
 }
 
-// --standalone overrides every flag and variable on the rendezvous, which a cluster may have set.
+// --standalone overrides every flag and variable on the rendezvous, which a cluster may have set,
+// but not a number of nodes from the same source.
 void StandAlone(Reader& reader, Options& options) {
-  if (options.nodes_min > 1) {
-    reader.FailWith(absl::StrCat("--standalone is for one node, and --nnodes is ", options.nodes,
+  const auto on_command_line = [&](const char* flag) {
+    const Value* value = reader.Find(flag);
+    return value != nullptr && value->source == flag;
+  };
+  const bool variables_lose = on_command_line("--standalone");
+  if (options.nodes_min > 1 && !(variables_lose && !on_command_line("--nnodes"))) {
+    reader.FailWith(absl::StrCat(reader.Find("--standalone")->source, " is for one node, and ",
+                                 reader.Find("--nnodes")->source, " is ", options.nodes,
                                  "; leave one of them out"));
   }
-  options.nodes = 1;
+  options.nodes = options.nodes_min = 1;
   options.endpoint.reset();
   options.run_id.clear();
   options.is_host.reset();
+  if (!variables_lose) return;
+  // As in the pod of a TrainJob, where a worker starts a run of its own.
+  if (!on_command_line("--node-rank")) options.node_rank.reset();
+  if (!on_command_line("--master-addr")) options.master_addr.reset();
+  if (!on_command_line("--master-port")) options.master_port.reset();
 }
 
 // Port 0 means any free port: useful only where no other node must know it.
@@ -284,11 +296,50 @@ std::string SeeHelp(Purpose purpose) {
   return purpose == Purpose::kDoctor ? "; see ddprun doctor --help" : "; see ddprun --help";
 }
 
+// Flags of other launchers (accelerate, deepspeed, mpirun), and what is called so here.
+constexpr std::pair<const char*, const char*> kForeignFlags[] = {
+    {"--num-processes", "--ntasks"},
+    {"--num-machines", "--nnodes"},
+    {"--machine-rank", "--node-rank"},
+    {"--main-process-ip", "--master-addr"},
+    {"--main-process-port", "--master-port"},
+    {"--gpu-ids", "--gpus"},
+    {"--num-gpus", "--nproc-per-node"},
+    {"--num-nodes", "--nnodes"},
+    {"--ppn", "--nproc-per-node"},
+    {"--np", "--ntasks"}};
+
 std::string UnknownFlag(const std::string& argument, absl::Span<const Flag> all, Purpose purpose) {
   const std::string name = argument.substr(0, argument.find('='));
-  std::vector<std::string> names;
-  for (const Flag& flag : all) names.emplace_back(flag.name);
-  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), SeeHelp(purpose));
+  std::string meant;
+  for (const auto& [foreign, own] : kForeignFlags) {
+    if (WithDashes(name) == foreign) meant = absl::StrCat(" (did you mean ", own, "?)");
+  }
+  if (meant.empty()) {
+    std::vector<std::string> names;
+    for (const Flag& flag : all) names.emplace_back(flag.name);
+    meant = DidYouMean(name, names);
+  }
+  return absl::StrCat("unknown flag ", name, meant, SeeHelp(purpose));
+}
+
+// Of flags that hardly any script has itself, and that were not given to ddprun. Not of a program
+// that may be a launcher, too.
+std::string MisplacedFlagWarning(const Options& options, const Values& values) {
+  constexpr const char* kOwn[] = {"--nproc-per-node", "--nnodes",       "--node-rank",
+                                  "--standalone",     "--max-restarts", "--rdzv-endpoint",
+                                  "--rdzv-id",        "--rdzv-backend"};
+  if (options.program.empty() || !absl::EndsWith(options.program.front(), ".py")) return "";
+  for (std::size_t i = 1; i < options.program.size(); ++i) {
+    const std::string name = WithDashes(options.program[i].substr(0, options.program[i].find('=')));
+    const bool own = std::any_of(std::begin(kOwn), std::end(kOwn),
+                                 [&](const char* flag) { return name == flag; });
+    if (own && !values.contains(name)) {
+      return absl::StrCat(name, " stands behind the program ", options.program.front(),
+                          ", which gets it; flags of ddprun stand before the program");
+    }
+  }
+  return "";
 }
 
 absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
@@ -434,8 +485,11 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   options->verdict.record_file = get_variable("TORCHELASTIC_ERROR_FILE").value_or("");
   options->variables = std::move(settings->variables);
   options->token_env_file = std::move(settings->token_env_file);
-  if (std::string warning = WorldOfOneWarning(*options, get_variable); !warning.empty())
-    options->warnings.push_back(std::move(warning));
+  for (std::string warning :
+       {MisplacedFlagWarning(*options, settings->values), WorldOfOneWarning(*options, get_variable),
+        InteractiveStepWarning(*options, get_variable)}) {
+    if (!warning.empty()) options->warnings.push_back(std::move(warning));
+  }
   if (std::string warning = ColonWarning(*options); !warning.empty())
     options->warnings.push_back(std::move(warning));
   return *std::move(options);

@@ -107,4 +107,13 @@ std::string WorldOfOneWarning(const Options& options, const GetVariable& get_var
   return "";
 }
 
+std::string InteractiveStepWarning(const Options& options, const GetVariable& get_variable) {
+  const std::optional<SlurmStep> step = ReadSlurmStep(get_variable);
+  if (!step.has_value() || options.run_id != step->run_id) return "";
+  if (!get_variable("SLURM_PTY_PORT").has_value()) return "";
+  return absl::StrCat("this is task ", step->node_rank, " of the ", step->nodes,
+                      " of an interactive Slurm step, and waits until ddprun is started in all of "
+                      "them; give --standalone to run on this node alone");
+}
+
 }  // namespace ddprun

@@ -37,4 +37,8 @@ absl::StatusOr<std::vector<HostEntry>> ReadSlurmAllocation(const GetVariable& ge
 // silently train alone. --standalone suppresses it.
 std::string WorldOfOneWarning(const Options& options, const GetVariable& get_variable);
 
+// A warning if this node waits for the other tasks of an interactive step (`srun -n8 --pty bash`),
+// in whose shells nobody starts ddprun.
+std::string InteractiveStepWarning(const Options& options, const GetVariable& get_variable);
+
 }  // namespace ddprun

@@ -283,9 +283,7 @@ std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& env
     const absl::string_view name = NameOf(entry);
     const bool asked = std::any_of(exports.begin(), exports.end(),
                                    [&](const std::string& other) { return other == name; });
-    // An exported bash function means nothing to another shell.
-    if (asked || (!NamesThisMachine(name) && !absl::StrContains(name, "%%")))
-      entries.push_back(entry);
+    if (asked || !NamesThisMachine(name)) entries.push_back(entry);
   }
   for (const std::string& entry : exports) {
     if (absl::StrContains(entry, '=')) entries.push_back(entry);

@@ -111,14 +111,16 @@ absl::Status Bind(const Options& options, const Machine& machine,
 }
 
 // More threads than a container has time for would wait for each other. One worker alone asks the
-// system itself, which knows what it is bound to.
+// system itself, which knows what it is bound to, but not its quota.
 void LimitThreads(const Machine& machine, std::vector<Place>& places) {
   for (Place& place : places) {
+    bool limited = false;
     if (machine.cpu_quota.has_value()) {
       const double share = *machine.cpu_quota / static_cast<double>(places.size());
-      place.threads = static_cast<int>(std::min<double>(place.threads, share));
+      limited = share < place.threads;
+      if (limited) place.threads = static_cast<int>(share);
     }
-    place.threads = places.size() == 1 ? 0 : std::max(1, place.threads);
+    place.threads = places.size() == 1 && !limited ? 0 : std::max(1, place.threads);
   }
 }
 

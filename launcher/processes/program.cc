@@ -117,9 +117,23 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
       here ? absl::StrCat("did you mean ./", name, "?") : "check its name"));
 }
 
-// Not searched beside ddprun: Python is the user's, or that of the active environment.
-absl::StatusOr<std::string> FindPython(const GetVariable& get_variable) {
-  const std::string name = get_variable("PYTHON_EXEC").value_or("python3");
+// That of the environment in which ddprun is installed, whether or not it is active: cron, systemd
+// and a container's CMD activate none. Empty: it is in none.
+std::string PythonOfOwnEnvironment(const std::string& own_folder) {
+  const std::string python = absl::StrCat(own_folder, "/python3");
+  // Of venv and virtualenv, and of conda.
+  for (const char* sign : {"/../pyvenv.cfg", "/../conda-meta"}) {
+    if (StateOf(own_folder + sign) == FileState::kMissing) continue;
+    if (StateOf(python) == FileState::kExecutable) return python;
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> FindPython(const std::string& own_folder,
+                                       const GetVariable& get_variable) {
+  const std::string own = PythonOfOwnEnvironment(own_folder);
+  const std::string name =
+      get_variable("PYTHON_EXEC").value_or(own.empty() ? std::string("python3") : own);
   absl::StatusOr<std::string> path =
       absl::StrContains(name, '/') ? CheckPath(name) : FindIn(PathFolders(get_variable), name);
   if (path.ok()) return path;
@@ -196,7 +210,7 @@ absl::StatusOr<Program> ResolveProgram(const ProgramSection& section, const std:
           absl::StrCat("the Python script ", name, " cannot be read"));
     }
   }
-  absl::StatusOr<std::string> python = FindPython(get_variable);
+  absl::StatusOr<std::string> python = FindPython(own_folder, get_variable);
   if (!python.ok()) return python.status();
   program.is_python = true;
   program.path = *python;

@@ -31,8 +31,8 @@ std::string MissingRank(const Options& options, int world_size);
 
 // A bare name is searched in `own_folder` (the folder of ddprun) and then in PATH; one with a '/'
 // is a path; a Python file (.py, .pyc, .pyz, or a folder with a __main__.py) and a module are run
-// by PYTHON_EXEC or python3. NOT_FOUND (exit code 127) or PERMISSION_DENIED (126): one sentence for
-// users.
+// by PYTHON_EXEC, the Python of the virtual environment that `own_folder` is in, or python3 in
+// PATH. NOT_FOUND (exit code 127) or PERMISSION_DENIED (126): one sentence for users.
 absl::StatusOr<Program> ResolveProgram(const ProgramSection& section, const std::string& own_folder,
                                        const GetVariable& get_variable);
 

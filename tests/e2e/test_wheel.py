@@ -152,6 +152,14 @@ def test_python_finds_launcher_and_package(call, venv):
     assert (venv / "share" / "man" / "man1" / "ddprun.1").is_file()
 
 
+def test_a_script_runs_in_the_environment_also_if_that_is_not_active(venv, tmp_path):
+    """As under cron, systemd and a container's CMD."""
+    script = tmp_path / "job.py"
+    script.write_text("import sys; print(sys.prefix)")
+    done = run([venv / "bin" / "ddprun", "--standalone", script], env=clean_environment(PATH="/usr/bin:/bin"))
+    assert done.stdout == f"[0] {venv}\n", done.stderr
+
+
 def test_train_without_torch_is_one_sentence(call):
     done = call("train", "--help")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr

@@ -113,8 +113,9 @@ TEST(HostsPlan, TheEnvironmentGoesAlongButForWhatNamesThisMachine) {
   EXPECT_THAT(EnvironmentForHosts(Facts().environment, {}), ElementsAre("PATH=/bin", "LR=0.1"));
   EXPECT_THAT(EnvironmentForHosts(Facts().environment, {"HOME", "LR=0.2"}),
               ElementsAre("PATH=/bin", "HOME=/root", "LR=0.1", "LR=0.2"));
-  EXPECT_THAT(EnvironmentForHosts({"BASH_FUNC_x%%=() { :; }", "XDG_RUNTIME_DIR=/run/user/0"}, {}),
-              ElementsAre());
+  // A function that bash exports is a variable to it: a script of the program may call it.
+  EXPECT_THAT(EnvironmentForHosts({"BASH_FUNC_x%%=() {\n :; }", "XDG_RUNTIME_DIR=/run/user/0"}, {}),
+              ElementsAre("BASH_FUNC_x%%=() {\n :; }"));
 }
 
 TEST(HostsPlan, QuotesWhatAShellWouldRead) {

@@ -81,7 +81,54 @@ TEST(OptionsTorchrunTest, StandaloneComesBeforeWhatSaysWhereToMeet) {
   EXPECT_EQ(options.endpoint, std::nullopt);
   EXPECT_EQ(options.run_id, "");
   EXPECT_EQ(options.is_host, std::nullopt);
-  EXPECT_THAT(LineError("--standalone --nnodes 2"), HasSubstr("--standalone is for one node"));
+  EXPECT_THAT(LineError("--standalone --nnodes 2"),
+              HasSubstr("--standalone is for one node, and --nnodes is 2"));
+}
+
+// A worker in the pod of a TrainJob has the pod's variables.
+TEST(OptionsTorchrunTest, StandaloneComesBeforeTheVariablesOfAPod) {
+  const std::map<std::string, std::string> pod = {{"PET_NNODES", "2"},
+                                                  {"PET_NODE_RANK", "1"},
+                                                  {"PET_MASTER_ADDR", "job-node-0-0.job"},
+                                                  {"PET_MASTER_PORT", "29500"}};
+  const auto alone = ParseOptions({"--standalone", "train"}, From(pod));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const Options& options = std::get<Options>(*alone);
+  EXPECT_EQ(options.nodes, 1);
+  EXPECT_EQ(options.node_rank, std::nullopt);
+  EXPECT_EQ(options.master_addr, std::nullopt);
+  EXPECT_EQ(options.master_port, std::nullopt);
+  const auto port = ParseOptions({"--standalone", "--master-port", "7", "train"}, From(pod));
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_EQ(std::get<Options>(*port).master_port, 7);
+  EXPECT_FALSE(ParseOptions({"--standalone", "--nnodes", "2", "train"}, From(pod)).ok());
+  const auto both = ParseOptions({"train"}, From({{"PET_NNODES", "2"}, {"PET_STANDALONE", "1"}}));
+  EXPECT_THAT(std::string(both.status().message()),
+              HasSubstr("PET_STANDALONE is for one node, and PET_NNODES is 2"));
+}
+
+TEST(OptionsTorchrunTest, FlagsBehindTheProgramAreNoted) {
+  const auto warnings = [](const std::vector<std::string>& arguments) {
+    auto options = ParseOptions(arguments, From({}));
+    EXPECT_TRUE(options.ok()) << options.status();
+    return std::get<Options>(*std::move(options)).warnings;
+  };
+  EXPECT_THAT(warnings({"a.py", "--nproc-per-node", "2"}),
+              ElementsAre("--nproc-per-node stands behind the program a.py, which gets it; flags "
+                          "of ddprun stand before the program"));
+  EXPECT_THAT(warnings({"a.py", "--nproc_per_node=2"}), ElementsAre(HasSubstr("stands behind")));
+  EXPECT_THAT(warnings({"--nproc-per-node", "2", "a.py", "--nproc-per-node", "2"}), IsEmpty());
+  EXPECT_THAT(warnings({"a.py", "--epochs", "2", "--gpus", "1"}), IsEmpty());
+}
+
+TEST(OptionsTorchrunTest, FlagsOfOtherLaunchersAreKnown) {
+  const auto error = [](const std::string& flag) {
+    return std::string(ParseOptions({flag, "2", "a.py"}, From({})).status().message());
+  };
+  EXPECT_THAT(error("--num_processes"), HasSubstr("(did you mean --ntasks?)"));
+  EXPECT_THAT(error("--num-gpus"), HasSubstr("(did you mean --nproc-per-node?)"));
+  EXPECT_THAT(error("--machine_rank"), HasSubstr("(did you mean --node-rank?)"));
+  EXPECT_THAT(error("--max-restart-s"), HasSubstr("(did you mean --max-restarts?)"));
 }
 
 TEST(OptionsTorchrunTest, PortZeroIsAnyFreeOneForANodeAlone) {

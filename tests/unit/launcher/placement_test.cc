@@ -76,8 +76,12 @@ TEST(PlacementTest, AContainersQuotaLimitsThreadsAndNothingElse) {
   machine.cpu_quota = 5.5;
   EXPECT_THAT(Places(Workers(2), machine), ElementsAre(Place{.threads = 2}, Place{.threads = 2}));
   EXPECT_EQ(Places(Workers(8), machine)[7].threads, 1);
+  EXPECT_EQ(Places(Workers(1), machine)[0].threads, 5);
+  machine.cpu_quota = 0.5;
+  EXPECT_EQ(Places(Workers(1), machine)[0].threads, 1);
   machine.cpu_quota = 100;
   EXPECT_EQ(Places(Workers(2), machine)[0].threads, 4);
+  EXPECT_EQ(Places(Workers(1), machine)[0].threads, 0);
   Options bound = Workers(2);
   bound.affinity.numa_binding = NumaBinding::kExclusive;
   machine.cpu_quota = 2;

@@ -104,6 +104,24 @@ TEST_F(ProgramTest, ScriptsAndModulesAreRunByPython) {
   EXPECT_EQ(Resolve({script})->path, variables_["PYTHON_EXEC"]);
 }
 
+// Its environment need not be active, as under cron and systemd.
+TEST_F(ProgramTest, ThePythonOfTheEnvironmentThatDdprunIsInWins) {
+  for (const char* sign : {"pyvenv.cfg", "conda-meta"}) {
+    const std::string in_path = Make("path/python3");
+    const std::string own = Make("own/python3");
+    const std::string script = Make("job.py", 0644);
+    EXPECT_EQ(Resolve({script})->path, in_path) << "no environment: /usr/bin";
+    Make(sign, 0644);
+    EXPECT_THAT(Resolve({script, "-v"})->argv, ElementsAre(own, "-u", script, "-v"));
+    variables_["PYTHON_EXEC"] = in_path;
+    EXPECT_EQ(Resolve({script})->path, in_path);
+    variables_.erase("PYTHON_EXEC");
+    std::filesystem::remove(own);
+    EXPECT_EQ(Resolve({script})->path, in_path);
+    std::filesystem::remove(folder_ + "/" + sign);
+  }
+}
+
 TEST_F(ProgramTest, RunPathIsWhatRunpyDoes) {
   const std::string python = Make("path/python3");
   const std::string script = Make("job.py", 0644);

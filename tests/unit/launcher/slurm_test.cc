@@ -93,6 +93,23 @@ TEST(Slurm, FlagsComeBeforeTheStep) {
             std::nullopt);
 }
 
+TEST(Slurm, AnInteractiveStepSaysWhomItWaitsFor) {
+  auto shell = kStep;
+  shell["SLURM_PTY_PORT"] = "40001";
+  const auto warnings = [](const std::map<std::string, std::string>& variables,
+                           const std::vector<std::string>& arguments) {
+    auto options = ParseOptions(arguments, From(variables));
+    EXPECT_TRUE(options.ok()) << options.status();
+    return std::get<Options>(*std::move(options)).warnings;
+  };
+  EXPECT_THAT(warnings(shell, {"train"}),
+              testing::ElementsAre(testing::HasSubstr(
+                  "task 3 of the 4 of an interactive Slurm step, and waits until ddprun is started "
+                  "in all of them; give --standalone")));
+  EXPECT_THAT(warnings(shell, {"--standalone", "train"}), testing::IsEmpty());
+  EXPECT_THAT(warnings(kStep, {"train"}), testing::IsEmpty());
+}
+
 TEST(Slurm, AnAllocationNamesItsHosts) {
   const auto hosts = ReadSlurmAllocation(From({{"SLURM_JOB_NODELIST", "n[1-2]"}}));
   ASSERT_TRUE(hosts.ok());
