@@ -6,6 +6,6 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 "$repo/deploy/setup.sh"
-build OFF ddprun ddprun-rendezvous ddpctl train
+build OFF
 exec "$repo/build/bin/ddprun" --standalone --nproc-per-node 2 train \
   --config "$repo/deploy/configs/netresdeep-fashion-mnist.yaml" --output-dir "$repo/build/quickstart" "$@"

@@ -110,7 +110,7 @@ def test_train_runs_from_there(call):
     assert call("train", "plot", "--help").returncode == 0
 
 
-def test_the_quickstart_builds_what_the_readme_uses_next():
+def test_the_quickstart_builds_all_that_is_installed():
+    """`cmake --install build` works after it; so do the README's other programs."""
     text = (REPO / "deploy" / "quickstart.sh").read_text()
-    built = re.search(r"^build OFF (.*)$", text, re.MULTILINE).group(1).split()
-    assert set(built) == {"ddprun", "ddpctl", "ddprun-rendezvous", "train"}
+    assert re.search(r"^build OFF$", text, re.MULTILINE)

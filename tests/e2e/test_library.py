@@ -330,6 +330,14 @@ def test_the_wrong_torch_is_named(installed, tmp_path):
     assert done.returncode != 0 and "was built with LibTorch 2.11" in said and "is 2.6" in said, done
 
 
+def test_the_torch_that_it_was_built_with_is_found(installed, tmp_path):
+    """As after the quickstart, where python3 has none."""
+    flags = [f"-DCMAKE_PREFIX_PATH={installed}", "-DCMAKE_BUILD_TYPE=Release"]
+    env = {name: value for name, value in os.environ.items() if name != "DDPRUN_TORCH_DIR"} | {"PATH": "/usr/bin:/bin"}
+    done = run(["cmake", "-S", EXAMPLES / "pipeline", "-B", tmp_path / "build", *flags], env=env)
+    assert done.returncode == 0, done
+
+
 def test_pkg_config_names_it(installed):
     env = dict(os.environ, PKG_CONFIG_PATH=str(next(installed.rglob("pkgconfig"))))
     done = run(["pkg-config", "--cflags", "--libs", "ddprun"], env=env)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets in, as a user meets it: tokens, certificates, plain text; and that the secret stays where it belongs."""
 
+import contextlib
 import os
 import pathlib
 import re
+import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -226,6 +229,60 @@ def test_strangers_do_not_disturb_a_run():
     """The short form of tests/bench/slow_connections.py, which has the figures."""
     figures = slow_connections.measure(BUILD, connections=200, ports=1024)
     assert figures["memory grew by, MB"] < 64, figures
+
+
+class HangsUp(threading.Thread):
+    """Listens, and closes each connection in the middle of its TLS handshake."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1)
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self._listener.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["ddprun", "ddpctl status", "ddprun doctor"])
+def test_a_program_that_ends_in_the_middle_of_a_handshake_does_not_crash(name, tmp_path):
+    """gRPC's threads go on connecting until the process is gone. 300 ends, ten at a time."""
+    peer = HangsUp()
+    to = ["--rdzv-endpoint", f"127.0.0.1:{peer.port}"]
+    joins = [*to, "--nnodes", "2", "--join-timeout", "0.1"]
+    command = {
+        "ddprun": [DDPRUN, *joins, "true"],
+        "ddpctl status": [BUILD / "bin" / "ddpctl", "status", *to, "--timeout", "0.1"],
+        "ddprun doctor": [DDPRUN, "doctor", *joins],
+    }[name]
+    for _ in range(30):
+        results = finish_all([start(command, env=clean_environment(HOME=str(tmp_path))) for _ in range(10)])
+        assert {code for code, _, _ in results} == {1}, results
+    peer.close()
+
+
+@pytest.mark.nightly
+def test_a_service_that_ends_in_the_middle_of_a_handshake_does_not_crash():
+    for _ in range(300):
+        service = start([SERVICE, "--port", "0"])
+        port = int(service.stdout.readline().rpartition(":")[2])
+        with contextlib.ExitStack() as stack:
+            for _ in range(5):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+                connection.sendall(b"\x16\x03\x01\x02\x00\x01")  # a TLS record that says hello, and half of it
+            service.terminate()
+            code, _, err = finish_all([service])[0]
+        assert code == 0, err
 
 
 def test_nothing_is_left_behind():

@@ -50,8 +50,10 @@ std::string ToTable(const Summary& summary) {
   if (summary.training_seconds > 0) {
     rows.emplace_back("waited for data",
                       Percent(summary.data_wait_seconds / summary.training_seconds));
-    rows.emplace_back("waited for gradients",
-                      Percent(summary.gradient_wait_seconds / summary.training_seconds));
+    if (summary.world_size > 1) {
+      rows.emplace_back("waited for gradients",
+                        Percent(summary.gradient_wait_seconds / summary.training_seconds));
+    }
   }
   rows.emplace_back("total time", Fixed(summary.total_seconds, 1) + " s");
   rows.emplace_back("world size", std::to_string(summary.world_size));

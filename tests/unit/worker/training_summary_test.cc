@@ -27,8 +27,10 @@ TEST(Summary, ALossThatIsNoNumberIsStillJson) {
 }
 
 TEST(Summary, TheTableTellsHowLongStepsWaited) {
-  const Summary summary{
+  Summary summary{
       .steps = 25, .training_seconds = 10, .data_wait_seconds = 1, .gradient_wait_seconds = 0.5};
+  EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("gradients"))) << "one rank";
+  summary.world_size = 2;
   EXPECT_THAT(ToTable(summary), testing::HasSubstr("waited for data       10.00 %\n"
                                                    "waited for gradients  5.00 %"));
   EXPECT_THAT(ToTable(summary), testing::HasSubstr("10.0 s (25 steps, 2.5 a second)"));
