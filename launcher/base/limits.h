@@ -11,13 +11,13 @@ namespace ddprun {
 // A longer line is shown in pieces: a worker that never ends its line must not fill the agent's
 // memory.
 inline constexpr std::size_t kLineBytesMax = 1u << 20;
-// What waits for a slow console: in memory, then in a temporary file that lasts a pager's reader or
-// a slow `| gzip` for long, then not at all. The workers are never held up.
-inline constexpr std::size_t kConsoleBufferBytesMax = 4u << 20;
-inline constexpr std::uint64_t kConsoleSpillBytesMax = 1u << 30;
-// Beyond both, for the agent's own words.
+// What waits for a slow console, of each stream, in memory: a file would make heartbeats wait for
+// its disk. Beyond it lines are left out and counted; the workers are never held up.
+inline constexpr std::size_t kConsoleBacklogBytesMax = 64u << 20;
+// Beyond it, for the agent's own words.
 inline constexpr std::size_t kConsoleReserveBytes = 1u << 20;
-// Written to the console at once where so much comes in one turn of the loop.
+// Written to the console at once where so much comes in one turn of the loop; a piece of the
+// backlog.
 inline constexpr std::size_t kConsoleBatchBytes = 64u << 10;
 // The end of a run waits for the console's reader as long as it takes something at least this
 // often,

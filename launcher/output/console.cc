@@ -54,13 +54,12 @@ void Console::Open(Sink& sink, int fd) {
   }
 }
 
-Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
-    : form_(form),
+Console::Console(int out, int err, const Limits& limits, Form form)
+    : limits_(limits),
+      form_(form),
       files_(LogWriter::Make({.queue_bytes_max = kLogQueueBytesMax,
                               .retry_interval = kLogRetryInterval,
-                              .subject = "the output files"})),
-      out_(limits),
-      err_(limits) {
+                              .subject = "the output files"})) {
   Open(out_, out);
   Open(err_, err);
   const bool out_terminal = isatty(out) == 1;
@@ -126,7 +125,7 @@ void Console::SetStatus(std::string_view text) {
   status_ = text;
   // A status is not queued: a slow terminal gets the next one.
   PumpSink(*status_stream_);
-  if (status_stream_->buffer.size() == 0)
+  if (status_stream_->backlog.size() == 0)
     Append(*status_stream_, absl::StrCat(kEraseLine, FittingStatus()), /*own=*/true);
 }
 
@@ -154,17 +153,17 @@ void Console::Append(Sink& sink, std::string_view text, bool own) {
   if (sink.closed) return;
   if (sink.file >= 0) return files_->Append(sink.file, text);
   if (sink.dropped_lines > 0) {
-    if (!own && sink.buffer.size() > sink.resume_bytes) {
+    if (!own && sink.backlog.size() > sink.resume_bytes) {
       ++sink.dropped_lines;
       return;
     }
     NoteDropped(sink);
   }
-  if (!sink.buffer.Append(text, own)) {
+  if (!Queue(sink, text, own)) {
     // Resumes only at half of the backlog: else there would be more gaps than lines.
-    sink.resume_bytes = sink.buffer.size() / 2;
+    sink.resume_bytes = sink.backlog.size() / 2;
     ++sink.dropped_lines;
-  } else if (sink.buffer.size() >= kConsoleBatchBytes && !sink.full) {
+  } else if (sink.backlog.size() >= kConsoleBatchBytes && !sink.full) {
     PumpSink(sink);
   }
 }
@@ -173,16 +172,24 @@ void Console::NoteDropped(Sink& sink) {
   const std::string note = absl::StrCat(
       "ddprun: ", sink.dropped_lines, sink.dropped_lines == 1 ? " line is" : " lines are",
       " not shown here: the console was too slow (", hint_, ")\n");
-  if (sink.buffer.Append(note, /*use_reserve=*/true)) sink.dropped_lines = 0;
+  if (Queue(sink, note, /*own=*/true)) sink.dropped_lines = 0;
+}
+
+// All or nothing.
+bool Console::Queue(Sink& sink, std::string_view text, bool own) const {
+  const std::size_t limit = limits_.backlog_bytes + (own ? limits_.reserve_bytes : 0);
+  if (sink.backlog.size() + text.size() > limit) return false;
+  sink.backlog.Append(text);
+  return true;
 }
 
 void Console::PumpSink(Sink& sink) {
   sink.full = false;
   while (!sink.closed) {
-    std::string_view next = sink.buffer.Front();
+    std::string_view next = sink.backlog.Front();
     if (next.empty() && sink.dropped_lines > 0) {
       NoteDropped(sink);
-      next = sink.buffer.Front();
+      next = sink.backlog.Front();
     }
     if (next.empty()) return;
     if (!sink.nonblocking) {
@@ -191,7 +198,7 @@ void Console::PumpSink(Sink& sink) {
     }
     const ssize_t written = write(sink.fd, next.data(), next.size());
     if (written > 0) {
-      sink.buffer.Pop(static_cast<std::size_t>(written));
+      sink.backlog.Pop(static_cast<std::size_t>(written));
     } else if (written < 0 && errno == EINTR) {
       continue;
     } else if (written < 0 && errno == EAGAIN) {
@@ -199,7 +206,7 @@ void Console::PumpSink(Sink& sink) {
     } else {
       // The reader is gone: the run continues without a console.
       sink.closed = true;
-      sink.buffer.Clear();
+      sink.backlog.Clear();
       return;
     }
   }
@@ -213,7 +220,7 @@ void Console::Pump() {
 
 int Console::PendingFd(OutputStream stream) const {
   const Sink& sink = SinkOf(stream);
-  return sink.buffer.size() == 0 || sink.closed ? -1 : sink.fd;
+  return sink.backlog.size() == 0 || sink.closed ? -1 : sink.fd;
 }
 
 void Console::WatchReaders(Poller& poller) {
@@ -251,9 +258,9 @@ void Console::FlushStreams(std::chrono::milliseconds stall_timeout,
   const auto end = now() + timeout;
   auto deadline = std::min(now() + stall_timeout, end);
   while (true) {
-    const std::uint64_t before = out_.buffer.size() + err_.buffer.size();
+    const std::size_t before = out_.backlog.size() + err_.backlog.size();
     Pump();
-    if (out_.buffer.size() + err_.buffer.size() != before)
+    if (out_.backlog.size() + err_.backlog.size() != before)
       deadline = std::min(now() + stall_timeout, end);
     pollfd fds[3];
     nfds_t count = 0;

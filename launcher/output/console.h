@@ -12,23 +12,27 @@
 #include "launcher/base/limits.h"
 #include "launcher/base/output_stream.h"
 #include "launcher/base/poller.h"
+#include "launcher/output/backlog.h"
 #include "launcher/output/log_writer.h"
-#include "launcher/output/spill_buffer.h"
 
 namespace ddprun {
 
 class Console {
  public:
-  static constexpr SpillBuffer::Limits kLimits{.memory_bytes = kConsoleBufferBytesMax,
-                                               .file_bytes = kConsoleSpillBytesMax,
-                                               .reserve_bytes = kConsoleReserveBytes};
+  // Of each stream.
+  struct Limits {
+    std::size_t backlog_bytes = 0;
+    std::size_t reserve_bytes = 0;  // beyond that, for lines that must not be dropped
+  };
+  static constexpr Limits kLimits{.backlog_bytes = kConsoleBacklogBytesMax,
+                                  .reserve_bytes = kConsoleReserveBytes};
 
   // kMarked: both streams are written to `out`, marked for the head of the run
   // (control_pipe_protocol.h).
   enum class Form { kPlain, kMarked };
 
   // Does not own `out` and `err`: they stay open and keep their mode, which other processes share.
-  Console(int out, int err, const SpillBuffer::Limits& limits = kLimits, Form form = Form::kPlain);
+  Console(int out, int err, const Limits& limits = kLimits, Form form = Form::kPlain);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -80,8 +84,6 @@ class Console {
 
  private:
   struct Sink {
-    explicit Sink(const SpillBuffer::Limits& limits) : buffer(limits) {}
-
     int fd = -1;
     int watched = -1;          // the descriptor that the poller watches for writing
     bool owned = false;        // reopened, to be non-blocking for this process alone
@@ -89,9 +91,9 @@ class Console {
     bool closed = false;       // the reader is gone: output is dropped
     bool full = false;         // the reader has accepted nothing since the last Pump()
     int file = -1;             // the number in files_ of a file on a disk, which has no reader
-    SpillBuffer buffer;
+    Backlog backlog{kConsoleBatchBytes};
     std::uint64_t dropped_lines = 0;
-    std::uint64_t resume_bytes = 0;  // no line is accepted before the backlog is smaller
+    std::size_t resume_bytes = 0;  // no line is accepted before the backlog is smaller
   };
 
   void Open(Sink& sink, int fd);
@@ -102,12 +104,14 @@ class Console {
   void Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own);
   void WriteMarked(OutputStream stream, const std::string& line, bool own);
   void Append(Sink& sink, std::string_view text, bool own);
+  bool Queue(Sink& sink, std::string_view text, bool own) const;
   void NoteDropped(Sink& sink);
   void PumpSink(Sink& sink);
   std::string FittingStatus() const;
   void FlushStreams(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd);
 
+  const Limits limits_;
   const Form form_;
   std::shared_ptr<LogWriter> files_;
   Sink out_;

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault injection from Python: the helper itself, and a log disk that is full for a while."""
+"""Fault injection from Python: the helper itself, a log disk that is full for a while, a TMPDIR that hangs."""
 
 import subprocess
 import sys
 
 import pytest
 
-from conftest import DDPRUN, REPO, clean_environment, run, start
+from conftest import DDPRUN, REPO, clean_environment, run, start, wait_for
 
 sys.path.insert(0, str(REPO / "tests" / "testing"))
 from faults import Faults, limit_descriptors, small_disk, with_limit  # noqa: E402
@@ -74,3 +74,19 @@ def test_a_log_disk_that_is_full_for_a_while_loses_nothing(faults, tmp_path):
     assert "No space left on device; the run goes on" in err
     assert "the log files are written again" in err
     assert (tmp_path / "logs/r/round_1/rank_0/stdout.log").read_text() == "one\ntwo\n"
+
+
+def test_a_slow_reader_and_a_tmpdir_that_hangs_hold_no_worker_up(faults, tmp_path):
+    """What nobody has read yet waits in memory, and the agent's loop goes on."""
+    hung, done = tmp_path / "hung", tmp_path / "done"
+    hung.mkdir()
+    faults.set(f"open,write,unlink hang program=ddprun path={hung}")
+    process = start(
+        [DDPRUN, "sh", "-c", f"seq 1000000; touch {done}"],
+        env=clean_environment(TMPDIR=str(hung), **faults.env()),
+    )
+    wait_for("the worker's end", done.exists)  # only now its 11 MB are read
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out.count("\n") == 1000000 and err == ""
+    assert faults.hits() == []

@@ -55,7 +55,7 @@ class ConsoleTest : public ::testing::Test {
   Pipe err_;
   Console console_{out_.write_end.get(),
                    err_.write_end.get(),
-                   {.memory_bytes = kMega, .file_bytes = 2 * kMega, .reserve_bytes = kMega}};
+                   {.backlog_bytes = 3 * kMega, .reserve_bytes = kMega}};
 };
 
 TEST_F(ConsoleTest, WritesEachStreamWhereItBelongs) {
@@ -101,7 +101,7 @@ TEST_F(ConsoleTest, ProgressIsNotShownWhereNoTerminalIs) {
   EXPECT_EQ(out_.Take() + err_.Take(), "");
 }
 
-TEST_F(ConsoleTest, ASlowReaderLosesNothingThatMemoryAndFileHold) {
+TEST_F(ConsoleTest, ASlowReaderLosesNothingThatTheBacklogHolds) {
   const std::string line(999, 'x');
   for (std::size_t lines = 0; lines < 3000; ++lines)
     console_.WriteWorkerLine(OutputStream::kOut, "", line);

@@ -14,8 +14,7 @@ namespace {
 
 constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kLineBytesMax),
-    DDPRUN_LIMIT(kConsoleBufferBytesMax),
-    DDPRUN_LIMIT(kConsoleSpillBytesMax),
+    DDPRUN_LIMIT(kConsoleBacklogBytesMax),
     DDPRUN_LIMIT(kConsoleReserveBytes),
     DDPRUN_LIMIT(kConsoleBatchBytes),
     DDPRUN_LIMIT(kConsoleStallTimeout),
@@ -170,10 +169,9 @@ constexpr Limit kLauncherLimits[] = {
 // Why, where it is not in the names: limits.h.
 constexpr LimitOrder kLauncherOrder[] = {
     DDPRUN_ORDER(kLinePrefixBytesMax, kLineBytesMax),
-    DDPRUN_ORDER(kLineBytesMax, kConsoleBufferBytesMax),
-    DDPRUN_ORDER(kConsoleBufferBytesMax, kConsoleSpillBytesMax),
-    DDPRUN_ORDER(kConsoleBatchBytes, kConsoleBufferBytesMax),
-    DDPRUN_ORDER(kConsoleReserveBytes, kConsoleBufferBytesMax),
+    DDPRUN_ORDER(kLineBytesMax, kConsoleBacklogBytesMax),
+    DDPRUN_ORDER(kConsoleBatchBytes, kConsoleBacklogBytesMax),
+    DDPRUN_ORDER(kConsoleReserveBytes, kConsoleBacklogBytesMax),
     DDPRUN_ORDER(kConsoleStallTimeout, kConsoleFlushTimeout),
     DDPRUN_ORDER(kLineBytesMax, kLogQueueBytesMax),
     DDPRUN_ORDER(kLogOpenTimeout, kLeaseDefault),
@@ -264,8 +262,7 @@ TEST(LauncherLimitsTest, DocumentsSayWhatTheyAre) {
       {"launcher/output/LOGS.md",
        absl::StrCat("a line over ", kLineBytesMax >> 20, " MiB is shown in pieces")},
       {"launcher/output/LOGS.md",
-       absl::StrCat(kConsoleBufferBytesMax >> 20, " MiB wait in memory, then ",
-                    kConsoleSpillBytesMax >> 30, " GiB")},
+       absl::StrCat("up to ", kConsoleBacklogBytesMax >> 20, " MiB of each stream wait in memory")},
       {"launcher/output/LOGS.md",
        absl::StrCat("(at least every ", kConsoleStallTimeout.count(), " s, for ",
                     kConsoleFlushTimeout.count(), " minutes at most")},
