@@ -156,8 +156,7 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return stdin_pump_.OnReady();
     case Source::kStacks:
       return;  // handled in each turn of the loop
-    case Source::kConsoleOut:
-    case Source::kConsoleErr:
+    case Source::kConsole:
       return;  // written in each turn of the loop
     case Source::kBackground:
       return background_.ClearNotice();  // handled in each turn of the loop

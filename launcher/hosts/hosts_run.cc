@@ -320,8 +320,7 @@ void HostsRun::HandleReady(const Ready& ready) {
       return ReadPipe(ready.worker, OutputStream::kErr, kPipeReadBytes);
     case Source::kControlPipe:
       return Pump(ready.worker);
-    case Source::kConsoleOut:
-    case Source::kConsoleErr:
+    case Source::kConsole:
       return console_.Pump();
     case Source::kLogNotice:
       return console_.ShowNotices();

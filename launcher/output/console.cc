@@ -24,23 +24,32 @@ bool CanWriteNow(int fd) {
   return poll(&poll_fd, 1, 0) == 1;
 }
 
+// True if both are the same terminal, pipe, socket or file, by whatever name they were opened.
+bool AreOne(int fd, int other_fd) {
+  unsigned terminal = 0;
+  unsigned other_terminal = 0;
+  if (ioctl(fd, TIOCGDEV, &terminal) == 0 && ioctl(other_fd, TIOCGDEV, &other_terminal) == 0)
+    return terminal == other_terminal;
+  struct stat info;
+  struct stat other;
+  return fstat(fd, &info) == 0 && fstat(other_fd, &other) == 0 && info.st_dev == other.st_dev &&
+         info.st_ino == other.st_ino;
+}
+
 }  // namespace
 
-void Console::Open(Sink& sink, int fd) {
+void Console::Open(int fd) {
+  const char* name = sinks_.empty() ? "stdout" : "stderr";
+  Sink& sink = sinks_.emplace_back();
   sink.fd = fd;
   struct stat info;
   if (fstat(fd, &info) != 0) {
     sink.closed = true;
     return;
   }
+  sink.terminal = isatty(fd) == 1;
   if (S_ISREG(info.st_mode)) {
-    struct stat other;
-    const bool same_as_out = &sink == &err_ && out_.file >= 0 && fstat(out_.fd, &other) == 0 &&
-                             other.st_dev == info.st_dev && other.st_ino == info.st_ino;
-    // If both streams are one file, lines keep their order and do not overwrite each other.
-    sink.file = same_as_out ? out_.file
-                            : files_->Add(std::make_unique<LogFile>(
-                                  &sink == &out_ ? "stdout" : "stderr", LogFile::Borrowed{fd}));
+    sink.file = files_->Add(std::make_unique<LogFile>(name, LogFile::Borrowed{fd}));
   } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
     // O_NONBLOCK on the inherited descriptor would affect every process that shares it, such as the
     // shell.
@@ -60,21 +69,17 @@ Console::Console(int out, int err, const Limits& limits, Form form)
       files_(LogWriter::Make({.queue_bytes_max = kLogQueueBytesMax,
                               .retry_interval = kLogRetryInterval,
                               .subject = "the output files"})) {
-  Open(out_, out);
-  Open(err_, err);
-  const bool out_terminal = isatty(out) == 1;
-  const bool err_terminal = isatty(err) == 1;
-  both_terminals_ = out_terminal && err_terminal;
-  if (err_terminal) {
-    status_stream_ = &err_;
-  } else if (out_terminal) {
-    status_stream_ = &out_;
+  sinks_.reserve(2);  // status_sink_ points at one of them
+  Open(out);
+  if (!AreOne(out, err)) Open(err);
+  for (Sink& sink : sinks_) {
+    if (sink.terminal) status_sink_ = &sink;
   }
 }
 
 Console::~Console() {
-  for (Sink* sink : {&out_, &err_}) {
-    if (sink->owned) close(sink->fd);
+  for (const Sink& sink : sinks_) {
+    if (sink.owned) close(sink.fd);
   }
 }
 
@@ -94,50 +99,51 @@ void Console::Write(OutputStream stream, std::string_view prefix, std::string_vi
                        own);
   Sink& sink = SinkOf(stream);
   if (sink.closed) return;
-  if (&sink == &err_) last_line_.assign(own ? std::string_view() : line);
-  const bool redraw = !status_.empty() && (&sink == status_stream_ || both_terminals_);
+  if (stream == OutputStream::kErr) last_line_.assign(own ? std::string_view() : line);
+  const bool redraw = !status_.empty() && &sink == status_sink_;
   line_.clear();
   if (redraw) line_ += kEraseLine;
   line_ += prefix;
   line_ += line;
   line_ += '\n';
-  if (redraw && &sink == status_stream_) line_ += FittingStatus();
+  if (redraw) line_ += FittingStatus();
   Append(sink, line_, own);
-  if (redraw && &sink != status_stream_) Append(*status_stream_, FittingStatus(), own);
 }
 
 bool Console::EndsWith(std::string_view words) const {
-  const bool is_shown = err_.dropped_lines == 0 && !err_.closed;
+  const Sink& sink = SinkOf(OutputStream::kErr);
+  const bool is_shown = sink.dropped_lines == 0 && !sink.closed;
   return is_shown && !words.empty() && last_line_.ends_with(words);
 }
 
 void Console::WriteMarked(OutputStream stream, const std::string& line, bool own) {
-  Append(out_, absl::StrCat(MarkLine(stream == OutputStream::kErr, line), "\n"), own);
+  Append(sinks_.front(), absl::StrCat(MarkLine(stream == OutputStream::kErr, line), "\n"), own);
 }
 
 void Console::WriteMessage(std::string_view marked_line) {
-  Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"),
+  Append(sinks_.front(),
+         absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"),
          /*own=*/true);
 }
 
 void Console::SetStatus(std::string_view text) {
-  if (status_stream_ == nullptr) return;
+  if (status_sink_ == nullptr) return;
   status_ = text;
   // A status is not queued: a slow terminal gets the next one.
-  PumpSink(*status_stream_);
-  if (status_stream_->backlog.size() == 0)
-    Append(*status_stream_, absl::StrCat(kEraseLine, FittingStatus()), /*own=*/true);
+  PumpSink(*status_sink_);
+  if (status_sink_->backlog.size() == 0)
+    Append(*status_sink_, absl::StrCat(kEraseLine, FittingStatus()), /*own=*/true);
 }
 
 void Console::ClearStatus() {
   if (status_.empty()) return;
   status_.clear();
-  Append(*status_stream_, kEraseLine, /*own=*/true);
+  Append(*status_sink_, kEraseLine, /*own=*/true);
 }
 
 std::string Console::FittingStatus() const {
   winsize size{};
-  const int known = ioctl(status_stream_->fd, TIOCGWINSZ, &size);
+  const int known = ioctl(status_sink_->fd, TIOCGWINSZ, &size);
   const std::size_t columns = known == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79u;
   std::size_t shown = 0;
   std::size_t bytes = 0;
@@ -214,24 +220,24 @@ void Console::PumpSink(Sink& sink) {
 }
 
 void Console::Pump() {
-  PumpSink(out_);
-  PumpSink(err_);
+  for (Sink& sink : sinks_) PumpSink(sink);
 }
 
-int Console::PendingFd(OutputStream stream) const {
-  const Sink& sink = SinkOf(stream);
-  return sink.backlog.size() == 0 || sink.closed ? -1 : sink.fd;
+std::size_t Console::PendingBytes() const {
+  std::size_t bytes = 0;
+  for (const Sink& sink : sinks_) bytes += sink.backlog.size();
+  return bytes;
 }
+
+int Console::PendingFd(OutputStream stream) const { return SinkOf(stream).PendingFd(); }
 
 void Console::WatchReaders(Poller& poller) {
-  for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
-    const int pending = PendingFd(stream);
-    int& watched = SinkOf(stream).watched;
-    if (pending == watched) continue;
-    if (watched >= 0) poller.Remove(watched);
-    const Source source = stream == OutputStream::kOut ? Source::kConsoleOut : Source::kConsoleErr;
+  for (Sink& sink : sinks_) {
+    const int pending = sink.PendingFd();
+    if (pending == sink.watched) continue;
+    if (sink.watched >= 0) poller.Remove(sink.watched);
     // Tried again before the next wait if it cannot be watched.
-    watched = pending >= 0 && poller.Add(pending, {source}, EPOLLOUT) ? pending : -1;
+    sink.watched = pending >= 0 && poller.Add(pending, {Source::kConsole}, EPOLLOUT) ? pending : -1;
   }
 }
 
@@ -246,7 +252,7 @@ void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::millis
   const bool missing = files_->NoteMissing(files_->Flush(stall_timeout, timeout, interrupt_fd));
   ShowNotices();
   // If stderr is a file on another disk.
-  if (missing && err_.file >= 0 && err_.file != out_.file)
+  if (missing && sinks_.size() > 1 && sinks_.back().file >= 0)
     files_->Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
   // Only these sentences are pending now.
   FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
@@ -258,15 +264,14 @@ void Console::FlushStreams(std::chrono::milliseconds stall_timeout,
   const auto end = now() + timeout;
   auto deadline = std::min(now() + stall_timeout, end);
   while (true) {
-    const std::size_t before = out_.backlog.size() + err_.backlog.size();
+    const std::size_t before = PendingBytes();
     Pump();
-    if (out_.backlog.size() + err_.backlog.size() != before)
-      deadline = std::min(now() + stall_timeout, end);
+    if (PendingBytes() != before) deadline = std::min(now() + stall_timeout, end);
     pollfd fds[3];
     nfds_t count = 0;
-    for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
-      if (PendingFd(stream) >= 0)
-        fds[count++] = pollfd{.fd = PendingFd(stream), .events = POLLOUT, .revents = 0};
+    for (const Sink& sink : sinks_) {
+      if (sink.PendingFd() >= 0)
+        fds[count++] = pollfd{.fd = sink.PendingFd(), .events = POLLOUT, .revents = 0};
     }
     if (count == 0) return;
     fds[count] = pollfd{.fd = interrupt_fd, .events = POLLIN, .revents = 0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's own stdout and stderr: whole lines, and one status line on a terminal. The reader may
-// be slow or gone; only Flush() waits for it.
+// be slow or gone; only Flush() waits for it. Streams that are one terminal, pipe or file share one
+// queue, so that lines, and the status between them, keep their order.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/base/limits.h"
 #include "launcher/base/output_stream.h"
@@ -19,7 +21,7 @@ namespace ddprun {
 
 class Console {
  public:
-  // Of each stream.
+  // Of each queue.
   struct Limits {
     std::size_t backlog_bytes = 0;
     std::size_t reserve_bytes = 0;  // beyond that, for lines that must not be dropped
@@ -38,7 +40,7 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   // Writes a line of ddprun itself, which is never dropped. `line` has no line end. Lines keep
-  // their order within a stream.
+  // their order within a stream, and that of both where they are one.
   void WriteLine(OutputStream stream, std::string_view line);
   // Writes a line of a worker. If the backlog is full, the line is dropped and counted; a note with
   // the number takes its place.
@@ -77,14 +79,13 @@ class Console {
   void Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
              int interrupt_fd);
 
-  bool IsTerminal() const { return status_stream_ != nullptr; }
-  bool IsTerminal(OutputStream stream) const {
-    return both_terminals_ || (status_stream_ != nullptr && status_stream_ == &SinkOf(stream));
-  }
+  bool IsTerminal() const { return status_sink_ != nullptr; }
+  bool IsTerminal(OutputStream stream) const { return SinkOf(stream).terminal; }
 
  private:
   struct Sink {
     int fd = -1;
+    bool terminal = false;
     int watched = -1;          // the descriptor that the poller watches for writing
     bool owned = false;        // reopened, to be non-blocking for this process alone
     bool nonblocking = false;  // else poll() precedes each small write
@@ -94,12 +95,16 @@ class Console {
     Backlog backlog{kConsoleBatchBytes};
     std::uint64_t dropped_lines = 0;
     std::size_t resume_bytes = 0;  // no line is accepted before the backlog is smaller
+
+    int PendingFd() const { return backlog.size() == 0 || closed ? -1 : fd; }
   };
 
-  void Open(Sink& sink, int fd);
-  Sink& SinkOf(OutputStream stream) { return stream == OutputStream::kOut ? out_ : err_; }
+  void Open(int fd);
+  Sink& SinkOf(OutputStream stream) {
+    return stream == OutputStream::kOut ? sinks_.front() : sinks_.back();
+  }
   const Sink& SinkOf(OutputStream stream) const {
-    return stream == OutputStream::kOut ? out_ : err_;
+    return stream == OutputStream::kOut ? sinks_.front() : sinks_.back();
   }
   void Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own);
   void WriteMarked(OutputStream stream, const std::string& line, bool own);
@@ -107,6 +112,7 @@ class Console {
   bool Queue(Sink& sink, std::string_view text, bool own) const;
   void NoteDropped(Sink& sink);
   void PumpSink(Sink& sink);
+  std::size_t PendingBytes() const;
   std::string FittingStatus() const;
   void FlushStreams(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd);
@@ -114,10 +120,8 @@ class Console {
   const Limits limits_;
   const Form form_;
   std::shared_ptr<LogWriter> files_;
-  Sink out_;
-  Sink err_;
-  Sink* status_stream_ = nullptr;  // the stream that is a terminal, stderr preferred
-  bool both_terminals_ = false;
+  std::vector<Sink> sinks_;      // of stdout and stderr, or the one of both
+  Sink* status_sink_ = nullptr;  // the one that is a terminal, stderr's preferred
   std::string status_;
   std::string hint_ = "--log-dir keeps all";
   std::string line_;       // kept to reuse its memory

@@ -107,6 +107,23 @@ class Terminal:
         return text.decode()
 
 
+def rows(text):
+    """What a terminal shows of it in the end: returns and erased lines as there."""
+    seen, row, column = [], "", 0
+    for part in re.findall(r"\x1b\[K|[\r\n]|[^\r\n\x1b]+", text):
+        if part == "\n":
+            seen.append(row)
+            row, column = "", 0
+        elif part == "\r":
+            column = 0
+        elif part == "\x1b[K":
+            row = row[:column]
+        else:
+            row = row[:column] + part + row[column + len(part) :]
+            column += len(part)
+    return seen + [row] if row else seen
+
+
 def test_equal_lines_are_folded_on_a_terminal():
     # Each says it again and again, so that some of them fall together however busy the machine is.
     worker = "for i in $(seq 300); do echo step $i; done"
@@ -126,6 +143,17 @@ def test_one_worker_on_a_terminal_and_several_elsewhere_are_shown_as_they_are():
     assert Terminal([DDPRUN, "echo", "alone"]).read() == "[0] alone\r\n"
     done = run([DDPRUN, "--nproc-per-node=2", "echo", "same"])
     assert sorted(done.stdout.splitlines()) == ["[0] same", "[1] same"]
+
+
+def test_a_progress_bar_is_erased_before_a_line_of_either_stream():
+    # Slowly enough that some bars are shown before their line comes.
+    worker = (
+        "for i in $(seq 50); do printf 'bar %d of 50\\r' $i >&2; sleep 0.01; echo $i; "
+        "printf '\\rbar %d' $i; sleep 0.01; printf '\\n'; done"
+    )
+    text = Terminal([DDPRUN, "sh", "-c", worker]).read()
+    assert "bar 7 of 50" in text
+    assert rows(text) == [line for i in range(1, 51) for line in (f"[0] {i}", f"[0] bar {i}")]
 
 
 def test_a_terminal_that_nobody_reads_holds_no_worker_up(tmp_path):

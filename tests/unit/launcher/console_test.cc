@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
 
 #include "rendezvous/base/owned_fd.h"
 
@@ -166,6 +167,17 @@ TEST(ConsoleFileTest, AFileGetsAllInOrder) {
   EXPECT_EQ(text.substr(0, static_cast<std::size_t>(count)), said);
 }
 
+TEST(ConsolePipeTest, APipeOfBothStreamsGetsAllInOrder) {
+  const Pipe pipe;
+  const OwnedFd same(dup(pipe.write_end.get()));
+  Console console(pipe.write_end.get(), same.get());
+  console.WriteLine(OutputStream::kErr, "one");
+  console.WriteLine(OutputStream::kOut, "two");
+  console.WriteLine(OutputStream::kErr, "three");
+  console.Pump();
+  EXPECT_EQ(pipe.Take(), "one\ntwo\nthree\n");
+}
+
 TEST(ConsoleFlushTest, AReaderThatStandsStillOrASignalEndsTheWait) {
   const Pipe out;
   const Pipe err;
@@ -179,37 +191,72 @@ TEST(ConsoleFlushTest, AReaderThatStandsStillOrASignalEndsTheWait) {
   EXPECT_GE(console.PendingFd(OutputStream::kOut), 0);
 }
 
-TEST(ConsoleTerminalTest, TheStatusStaysBelowTheLines) {
-  int master = -1;
-  int terminal = -1;
-  const winsize size{.ws_row = 24, .ws_col = 11, .ws_xpixel = 0, .ws_ypixel = 0};
-  ASSERT_EQ(openpty(&master, &terminal, nullptr, nullptr, &size), 0);
-  const OwnedFd master_owner(master);
-  const OwnedFd terminal_owner(terminal);
-  Console console(terminal, terminal);
+class ConsoleTerminalTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int master = -1;
+    int terminal = -1;
+    const winsize size{.ws_row = 24, .ws_col = 11, .ws_xpixel = 0, .ws_ypixel = 0};
+    ASSERT_EQ(openpty(&master, &terminal, nullptr, nullptr, &size), 0);
+    master_ = OwnedFd(master);
+    terminal_ = OwnedFd(terminal);
+    const OwnedFd same(dup(terminal));
+    console_ = std::make_unique<Console>(terminal, same.get());
+  }
   // The kernel hands a terminal's bytes over in its own time, and in parts.
-  const auto expect_shown = [&](const std::string& expected) {
-    console.Pump();
+  void ExpectShown(const std::string& expected) {
+    console_->Pump();
     std::string shown;
-    pollfd readable{.fd = master, .events = POLLIN, .revents = 0};
+    pollfd readable{.fd = master_.get(), .events = POLLIN, .revents = 0};
     while (shown.size() < expected.size() && poll(&readable, 1, 10'000) == 1) {
       char buffer[4096];
-      const ssize_t count = read(master, buffer, sizeof(buffer));
+      const ssize_t count = read(master_.get(), buffer, sizeof(buffer));
       ASSERT_GT(count, 0);
       shown.append(buffer, static_cast<std::size_t>(count));
     }
     EXPECT_EQ(shown, expected);
-  };
-  EXPECT_TRUE(console.IsTerminal());
-  EXPECT_TRUE(console.IsTerminal(OutputStream::kOut));
-  console.SetStatus("0123456789abc");
-  expect_shown("\r\x1b[K0123456789");  // one column is left free, or the line would wrap
-  console.WriteLine(OutputStream::kOut, "a line");
-  expect_shown("\r\x1b[Ka line\r\n0123456789");
-  console.ClearStatus();
-  expect_shown("\r\x1b[K");
-  console.WriteLine(OutputStream::kErr, "more");
-  expect_shown("more\r\n");
+  }
+
+  OwnedFd master_;
+  OwnedFd terminal_;
+  std::unique_ptr<Console> console_;
+};
+
+TEST_F(ConsoleTerminalTest, TheStatusStaysBelowTheLines) {
+  EXPECT_TRUE(console_->IsTerminal());
+  EXPECT_TRUE(console_->IsTerminal(OutputStream::kOut));
+  console_->SetStatus("0123456789abc");
+  ExpectShown("\r\x1b[K0123456789");  // one column is left free, or the line would wrap
+  console_->WriteLine(OutputStream::kOut, "a line");
+  ExpectShown("\r\x1b[Ka line\r\n0123456789");
+  console_->ClearStatus();
+  ExpectShown("\r\x1b[K");
+  console_->WriteLine(OutputStream::kErr, "more");
+  ExpectShown("more\r\n");
+}
+
+TEST_F(ConsoleTerminalTest, TheStatusIsErasedBeforeALineOfEitherStream) {
+  std::string expected;
+  for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+    console_->SetStatus("10%");
+    console_->ClearStatus();
+    console_->WriteLine(stream, "a line");
+    expected += "\r\x1b[K10%\r\x1b[Ka line\r\n";
+  }
+  ExpectShown(expected);
+}
+
+TEST_F(ConsoleTerminalTest, AnotherTerminalHasNoStatusToErase) {
+  int master = -1;
+  int terminal = -1;
+  ASSERT_EQ(openpty(&master, &terminal, nullptr, nullptr, nullptr), 0);
+  const OwnedFd other_master(master);
+  const OwnedFd other(terminal);
+  console_ = std::make_unique<Console>(other.get(), terminal_.get());
+  EXPECT_TRUE(console_->IsTerminal(OutputStream::kOut));
+  console_->SetStatus("10%");
+  console_->WriteLine(OutputStream::kOut, "a line");
+  ExpectShown("\r\x1b[K10%");
 }
 
 }  // namespace
