@@ -52,8 +52,13 @@ inline constexpr std::size_t kLogPendingBytesMax = 256u << 10;
 inline constexpr std::size_t kStdinReadBytes = 4096;
 inline constexpr std::size_t kHeadStdinReadBytes = 32u << 10;  // at once, for a node
 inline constexpr std::chrono::milliseconds kStdinRetryInterval{500};
-// After that an unfinished line of this rank is a prompt.
-inline constexpr std::chrono::milliseconds kPromptDelay{50};
+
+// Text without a line end (a progress bar, a prompt): after that a terminal shows it, as the end of
+// most lines comes within it;
+inline constexpr std::chrono::milliseconds kUnfinishedDelay{50};
+// and so often, at most, it is a line elsewhere: often enough to see progress in a log, seldom
+// enough to read the rest of it.
+inline constexpr std::chrono::seconds kUnfinishedInterval{15};
 
 // How long a line waits for equal lines of other workers: longer than the workers' skew after a
 // collective, too short to be noticed.

@@ -57,7 +57,7 @@ void LineSplitter::AppendSegment(std::string_view segment) {
 }
 
 void LineSplitter::Flush() {
-  // A progress segment at the end was shown already and is not a line.
+  // A progress segment at the end was passed on already and is not a line.
   if (!partial_.empty() && !after_return_) sink_.line(partial_);
   partial_.clear();
   after_return_ = false;

@@ -23,10 +23,10 @@ class LineSplitter {
   // "\r\n" ends a line as "\n" does. A longer line is passed on in pieces of that size.
   void Append(std::string_view bytes);
 
-  // The beginning of a line whose end has not come, such as a prompt.
-  std::string_view unfinished() const {
-    return after_return_ ? std::string_view() : std::string_view(partial_);
-  }
+  // The text of the line whose end has not come, such as a prompt or the state of a progress bar.
+  std::string_view unfinished() const { return partial_; }
+  // A return ends that text: it was passed on as progress.
+  bool after_return() const { return after_return_; }
 
   // The output has ended: the rest without a line end is a line too.
   void Flush();

@@ -44,7 +44,6 @@ absl::Status LogMux::StartRound(const LogPlan& plan, const std::vector<bool>& ke
   write_ends.clear();
   write_ends.resize(count);
   status_rank_ = -1;
-  prompt_.reset();
   read_buffer_.resize(kPipeReadBytes);
   feed_.StartRound(plan.round, static_cast<int>(count));
   for (std::size_t i = 0; i < count; ++i) {
@@ -132,7 +131,7 @@ absl::Status LogMux::OpenChannels(Source& source, WriteEnds& ends) {
 }
 
 absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end) {
-  Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+  Channel& channel = source.Of(stream);
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a pipe for the output of rank ",
@@ -153,16 +152,11 @@ absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& w
   return absl::OkStatus();
 }
 
-LogMux::Channel& LogMux::ChannelOf(int worker, OutputStream stream) {
-  Source& source = *sources_[static_cast<std::size_t>(worker)];
-  return stream == OutputStream::kOut ? source.out : source.err;
-}
-
 std::vector<LogMux::Pipe> LogMux::OpenPipes(int worker) const {
   const Source& source = *sources_[static_cast<std::size_t>(worker)];
   std::vector<Pipe> pipes;
   for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
-    const Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+    const Channel& channel = source.Of(stream);
     if (channel.pipe.valid()) pipes.push_back({channel.pipe.get(), worker, stream});
   }
   return pipes;
@@ -173,7 +167,7 @@ std::vector<LogMux::Pipe> LogMux::OpenPipes(int worker) const {
 bool LogMux::Read(int worker, OutputStream stream, TimePoint now) {
   Source& source = *sources_[static_cast<std::size_t>(worker)];
   if (ReadInto(source, stream, kPipeReadBytes, now)) {
-    if (source.plan.rank == prompt_rank_) AwaitPrompt(source, stream, now);
+    AwaitEnd(source, stream, now);
     return true;
   }
   if (!source.out.pipe.valid() && !source.err.pipe.valid()) EndWorker(source, now);
@@ -184,14 +178,14 @@ void LogMux::Drain(int worker, TimePoint now) {
   Source& source = *sources_[static_cast<std::size_t>(worker)];
   for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
     ReadInto(source, stream, kPipeDrainBytesMax, now);
-    Channel& channel = ChannelOf(worker, stream);
+    Channel& channel = source.Of(stream);
     if (channel.pipe.valid()) channel.splitter->Flush();  // the last line may lack a line end
   }
   EndWorker(source, now);
 }
 
 bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now) {
-  Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+  Channel& channel = source.Of(stream);
   now_ = now;
   while (channel.pipe.valid() && bytes_max > 0) {
     const ssize_t count =
@@ -205,6 +199,7 @@ bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max
     }
     const std::string_view bytes(read_buffer_.data(), static_cast<std::size_t>(count));
     if (channel.file >= 0) writer_->Append(channel.file, bytes);
+    if (channel.splitter->unfinished().empty()) channel.line_begun = now;
     channel.splitter->Append(bytes);
     bytes_max -= bytes.size();
   }
@@ -228,6 +223,7 @@ void LogMux::EndRound(const std::vector<bool>& kept, TimePoint now) {
 }
 
 void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
+  source.Of(stream).line_begun = now_;  // the next one
   if (source.plan.rank == kNoRank) return ShowLine(stream, source.plan.prefix, line, now_);
   feed_.Add(source.index, source.plan.rank, stream, source.plan.prefix, line);
   const StreamPlan& plan = source.plan.Of(stream);
@@ -239,9 +235,15 @@ void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) 
   }
   if (!plan.on_console) return;
   if (source.plan.rank == status_rank_) {
-    status_rank_ = -1;
-    console_.ClearStatus();
+    // It comes back if the line was of the other stream.
+    source.out.changed = source.err.changed = true;
+    EraseStatus(now_);
   }
+  Pass(source, stream, line);
+}
+
+// To the console.
+void LogMux::Pass(const Source& source, OutputStream stream, std::string_view line) {
   if (folding_ && Folds(stream)) {
     Show(folder_.Add(source.index, stream, line, now_));
   } else {
@@ -249,19 +251,77 @@ void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) 
   }
 }
 
-// The end of most lines comes within the delay.
-void LogMux::AwaitPrompt(const Source& source, OutputStream stream, TimePoint now) {
-  const Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
-  prompt_.reset();
-  if (console_.IsTerminal() && prompt_rank_ >= 0 && !channel.splitter->unfinished().empty())
-    prompt_ = Prompt{.worker = source.index, .stream = stream, .due = now + kPromptDelay};
-}
+// ---- Unfinished lines
 
 void LogMux::OnProgress(Source& source, OutputStream stream, std::string_view segment) {
   if (!source.plan.Of(stream).on_console || source.plan.rank == kNoRank) return;
-  if (status_rank_ >= 0 && source.plan.rank > status_rank_) return;
+  if (!console_.IsTerminal()) return;  // ShowUnfinished() shows it now and then
+  if (status_rank_ >= 0 && OrderOf(source.plan.rank) > OrderOf(status_rank_)) return;
   status_rank_ = source.plan.rank;
   console_.SetStatus(source.plan.prefix + std::string(segment));
+}
+
+void LogMux::AwaitEnd(Source& source, OutputStream stream, TimePoint now) {
+  source.Of(stream).changed = true;
+  if (HasNews(source, stream)) LookLater(now);
+}
+
+void LogMux::LookLater(TimePoint now) {
+  if (!unfinished_due_.has_value()) unfinished_due_ = now + LookDelay();
+}
+
+TimePoint::duration LogMux::LookDelay() const {
+  if (console_.IsTerminal()) return kUnfinishedDelay;
+  return kUnfinishedInterval;
+}
+
+// It may have hidden that of another rank.
+void LogMux::EraseStatus(TimePoint now) {
+  status_rank_ = -1;
+  console_.ClearStatus();
+  LookLater(now);
+}
+
+// True if the stream's unfinished line is to be shown, unless that of another rank comes first.
+bool LogMux::HasNews(const Source& source, OutputStream stream) const {
+  const Channel& channel = source.Of(stream);
+  if (!channel.changed || source.plan.rank == kNoRank || !source.plan.Of(stream).on_console)
+    return false;
+  if (console_.IsTerminal() &&
+      (channel.splitter->after_return() ||
+       (status_rank_ >= 0 && OrderOf(source.plan.rank) > OrderOf(status_rank_)))) {
+    return false;
+  }
+  return channel.splitter->unfinished().find_first_not_of(' ') != std::string_view::npos;
+}
+
+// Of one rank: on a terminal below the lines, else as a line if it has changed since the last look.
+void LogMux::ShowUnfinished(TimePoint now) {
+  const bool terminal = console_.IsTerminal();
+  unfinished_due_.reset();
+  Source* first = nullptr;
+  OutputStream first_stream = OutputStream::kOut;
+  for (const std::unique_ptr<Source>& source : sources_) {
+    for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+      if (!source || !HasNews(*source, stream)) continue;
+      LookLater(now);
+      Channel& channel = source->Of(stream);
+      if (now - channel.line_begun < LookDelay()) continue;  // its end may come yet
+      if (!terminal) channel.changed = false;
+      if (first != nullptr && OrderOf(first->plan.rank) <= OrderOf(source->plan.rank)) continue;
+      first = source.get();
+      first_stream = stream;
+    }
+  }
+  if (first == nullptr) return;
+  Channel& channel = first->Of(first_stream);
+  channel.changed = false;
+  now_ = now;
+  if (terminal) {
+    OnProgress(*first, first_stream, channel.splitter->unfinished());
+  } else {
+    Pass(*first, first_stream, channel.splitter->unfinished());
+  }
 }
 
 // ---- Equal lines
@@ -284,6 +344,7 @@ void LogMux::StartFolding(const LogPlan& plan) {
 
 void LogMux::EndWorker(const Source& source, TimePoint now) {
   if (source.plan.rank == kNoRank) return;
+  if (source.plan.rank == status_rank_) EraseStatus(now);
   Show(folder_.EndWorker(source.index, now));
 }
 
@@ -311,16 +372,12 @@ void LogMux::ShowLine(OutputStream stream, const std::string& prefix, std::strin
 }
 
 std::optional<TimePoint> LogMux::NextDeadline() const {
-  return Earliest(
-      {folder_.NextDeadline(), prompt_.has_value() ? std::optional(prompt_->due) : std::nullopt});
+  return Earliest({folder_.NextDeadline(), unfinished_due_});
 }
 
 void LogMux::OnDeadline(TimePoint now) {
   Show(folder_.Expire(now));
-  if (!prompt_.has_value() || now < prompt_->due) return;
-  const Prompt prompt = *std::exchange(prompt_, std::nullopt);
-  OnProgress(*sources_[static_cast<std::size_t>(prompt.worker)], prompt.stream,
-             ChannelOf(prompt.worker, prompt.stream).splitter->unfinished());
+  if (unfinished_due_.has_value() && *unfinished_due_ <= now) ShowUnfinished(now);
 }
 
 void LogMux::ShowAll() { Show(folder_.Flush()); }

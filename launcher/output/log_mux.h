@@ -62,8 +62,8 @@ class LogMux {
   // Continues without waiting for the files' disk; output is queued for it.
   absl::Status GoOnUnopened();
 
-  // A terminal shows the unfinished lines of this rank, such as prompts: its stdin is typed there.
-  // -1: of none.
+  // The unfinished lines of this rank, such as prompts, are shown before those of others: its stdin
+  // is typed here. -1: of none.
   void SetPromptRank(int rank) { prompt_rank_ = rank; }
 
   // Writes a worker's failure record beside its log files, if any.
@@ -86,7 +86,7 @@ class LogMux {
   // The output for subscribers of the service.
   LogFeed& feed() { return feed_; }
 
-  // Lines that wait for equal lines of other workers, or for their end: their deadline, and
+  // Lines that wait for equal lines of other workers, and unfinished ones: their deadline, and
   // functions that show them.
   std::optional<TimePoint> NextDeadline() const;
   void OnDeadline(TimePoint now);
@@ -106,6 +106,8 @@ class LogMux {
     OwnedFd pipe;
     int file = -1;  // the writer's number
     std::unique_ptr<LineSplitter> splitter;
+    TimePoint line_begun;  // of the unfinished line, if any
+    bool changed = false;  // since that was shown
   };
   struct Source {
     int index = 0;
@@ -113,13 +115,17 @@ class LogMux {
     Channel out;
     Channel err;
     int record = -1;  // the writer's number of error.json
+
+    Channel& Of(OutputStream stream) { return stream == OutputStream::kOut ? out : err; }
+    const Channel& Of(OutputStream stream) const {
+      return stream == OutputStream::kOut ? out : err;
+    }
   };
   struct Filter {
     std::vector<std::string> texts;
     int file = -1;
   };
 
-  Channel& ChannelOf(int worker, OutputStream stream);
   int AddFile(const std::string& path, const LogRotation& rotation);
   absl::Status OpenChannels(Source& source, WriteEnds& ends);
   absl::Status OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end);
@@ -129,8 +135,15 @@ class LogMux {
   bool ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now);
   void EndWorker(const Source& source, TimePoint now);
   void OnLine(Source& source, OutputStream stream, std::string_view line);
-  void AwaitPrompt(const Source& source, OutputStream stream, TimePoint now);
+  void Pass(const Source& source, OutputStream stream, std::string_view line);
   void OnProgress(Source& source, OutputStream stream, std::string_view segment);
+  void AwaitEnd(Source& source, OutputStream stream, TimePoint now);
+  void LookLater(TimePoint now);
+  TimePoint::duration LookDelay() const;
+  void EraseStatus(TimePoint now);
+  void ShowUnfinished(TimePoint now);
+  bool HasNews(const Source& source, OutputStream stream) const;
+  int OrderOf(int rank) const { return rank == prompt_rank_ ? -1 : rank; }
   bool Folds(OutputStream stream) const;
   void Show(const LineFolder::Groups& groups);
   void ShowLine(OutputStream stream, const std::string& prefix, std::string_view line,
@@ -148,14 +161,9 @@ class LogMux {
   Filter err_filter_;
   std::vector<std::unique_ptr<Source>>
       sources_;           // by local rank, then parked ones; the splitters hold their addresses
-  int status_rank_ = -1;  // the rank whose progress the terminal shows: the lowest with progress
+  int status_rank_ = -1;  // the rank whose unfinished line the terminal shows; -1: none
   int prompt_rank_ = -1;
-  struct Prompt {
-    int worker = 0;
-    OutputStream stream = OutputStream::kOut;
-    TimePoint due;
-  };
-  std::optional<Prompt> prompt_;
+  std::optional<TimePoint> unfinished_due_;  // to look for unfinished lines
   TimePoint now_;  // the time of the current call, for the splitters' callbacks
   std::string read_buffer_;
 };

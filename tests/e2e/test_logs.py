@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the workers say: torchrun's flags beside torchrun, a terminal that nobody reads, a disk that is full."""
+"""What the workers say: torchrun's flags beside torchrun, progress bars, a terminal that nobody reads, a full disk."""
 
 import datetime
 import os
@@ -91,20 +91,25 @@ class Terminal:
             command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=clean_environment()
         )
         os.close(terminal)
+        self.text = b""
+
+    def read_until(self, words):
+        """False: the other side is closed, or the deadline came first."""
+        end = time.monotonic() + DEADLINE
+        while words not in self.text and time.monotonic() < end:
+            if select.select([self.master], [], [], 1)[0]:
+                try:
+                    self.text += os.read(self.master, 1 << 16)
+                except OSError:  # the other side is closed
+                    break
+        return words in self.text
 
     def read(self):
         """All that comes until the end."""
-        text = b""
-        end = time.monotonic() + DEADLINE
-        while time.monotonic() < end:
-            if select.select([self.master], [], [], 1)[0]:
-                try:
-                    text += os.read(self.master, 1 << 16)
-                except OSError:  # the other side is closed
-                    break
+        self.read_until(b"\0")
         os.close(self.master)
         self.process.wait(DEADLINE)
-        return text.decode()
+        return self.text.decode()
 
 
 def rows(text):
@@ -154,6 +159,22 @@ def test_a_progress_bar_is_erased_before_a_line_of_either_stream():
     text = Terminal([DDPRUN, "sh", "-c", worker]).read()
     assert "bar 7 of 50" in text
     assert rows(text) == [line for i in range(1, 51) for line in (f"[0] {i}", f"[0] bar {i}")]
+
+
+def test_text_without_a_line_end_is_shown_before_the_end_comes(tmp_path):
+    go, out = tmp_path / "go", tmp_path / "out"
+    worker = f"printf Loading; while [ ! -e {go} ]; do sleep 0.02; done; echo ' done'"
+    terminal = Terminal([DDPRUN, "sh", "-c", worker])
+    with out.open("w") as file:
+        process = subprocess.Popen([DDPRUN, "sh", "-c", worker], stdout=file, env=clean_environment())
+    try:
+        assert terminal.read_until(b"[0] Loading")
+        wait_for("the text in the file", lambda: out.read_text() == "[0] Loading\n")
+    finally:
+        go.touch()
+        assert process.wait(DEADLINE) == 0
+    assert rows(terminal.read()) == ["[0] Loading done"]
+    assert out.read_text() == "[0] Loading\n[0] Loading done\n"
 
 
 def test_a_terminal_that_nobody_reads_holds_no_worker_up(tmp_path):

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -28,10 +29,20 @@ class LogMuxTest : public ::testing::Test {
     folder_ = name;
     int fds[2];
     ASSERT_EQ(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
-    read_end_ = OwnedFd(fds[0]);
-    write_end_ = OwnedFd(fds[1]);
-    console_ = std::make_unique<Console>(fds[1], fds[1]);
+    OpenConsole(fds[0], fds[1]);
+  }
+  void OpenConsole(int read_end, int write_end) {
+    read_end_ = OwnedFd(read_end);
+    write_end_ = OwnedFd(write_end);
+    console_ = std::make_unique<Console>(write_end, write_end);
     mux_ = std::make_unique<LogMux>(*console_, LogFold::kNever);
+  }
+  void OpenTerminal() {
+    int master = -1;
+    int terminal = -1;
+    ASSERT_EQ(openpty(&master, &terminal, nullptr, nullptr, nullptr), 0);
+    fcntl(master, F_SETFL, O_NONBLOCK);
+    OpenConsole(master, terminal);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -70,6 +81,16 @@ class LogMuxTest : public ::testing::Test {
     console_->Pump();
     const ssize_t count = read(read_end_.get(), buffer, sizeof(buffer));
     return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
+  // What a terminal gets, which comes in the kernel's own time. `\x1b[K` erases a status.
+  void ExpectShown(const std::string& expected) const {
+    std::string shown;
+    EXPECT_TRUE(Eventually([&] { return (shown += Shown()).size() >= expected.size(); }));
+    EXPECT_EQ(shown, expected);
+  }
+  void PassTime(TimePoint::duration time) {
+    now_ += time;
+    if (mux_->NextDeadline().has_value() && *mux_->NextDeadline() <= now_) mux_->OnDeadline(now_);
   }
   static std::string Content(const std::string& path) {
     std::ifstream file(path);
@@ -182,6 +203,109 @@ TEST_F(LogMuxTest, AWorkerThatIsNotShownIsNotWaitedFor) {
   Start(plan);
   Say(0, OutputStream::kOut, "at once\n");
   EXPECT_EQ(Shown(), "[4] at once\n");
+}
+
+// ---- Unfinished lines
+
+TEST_F(LogMuxTest, ATerminalShowsTextWithoutALineEndAfterAMoment) {
+  OpenTerminal();
+  StartRound("");
+  Say(0, OutputStream::kOut, "Loading");
+  EXPECT_EQ(mux_->NextDeadline(), now_ + kUnfinishedDelay);
+  EXPECT_EQ(Shown(), "");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[4] Loading");
+  Say(0, OutputStream::kOut, " done\n");
+  ExpectShown("\r\x1b[K[4] Loading done\r\n");
+}
+
+TEST_F(LogMuxTest, ATerminalShowsTheTextOfTheLowestRank) {
+  OpenTerminal();
+  StartRound("");
+  Say(1, OutputStream::kErr, "\r10%");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[5] 10%");
+  Say(0, OutputStream::kErr, "\r20%");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[4] 20%");
+  Say(1, OutputStream::kErr, "\r30%");
+  PassTime(kUnfinishedDelay);
+  Say(0, OutputStream::kErr, "\n");
+  ExpectShown("\r\x1b[K[4] 20%\r\n");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[5] 30%");
+}
+
+TEST_F(LogMuxTest, ADeadRanksProgressHidesNoOther) {
+  OpenTerminal();
+  StartRound("");
+  Say(0, OutputStream::kErr, "90%\r");
+  ExpectShown("\r\x1b[K[4] 90%");
+  Say(1, OutputStream::kErr, "\r10%");
+  mux_->Drain(0, now_);
+  ExpectShown("\r\x1b[K");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[5] 10%");
+}
+
+TEST_F(LogMuxTest, APromptComesBeforeTheProgressOfOtherRanks) {
+  OpenTerminal();
+  mux_->SetPromptRank(5);
+  StartRound("");
+  Say(0, OutputStream::kErr, "\r10%");
+  Say(1, OutputStream::kOut, "(Pdb) ");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[5] (Pdb) ");
+  Say(0, OutputStream::kErr, "\r20%\r");
+  EXPECT_EQ(Shown(), "");
+}
+
+TEST_F(LogMuxTest, TextComesBackBelowALineOfTheOtherStream) {
+  OpenTerminal();
+  StartRound("");
+  Say(0, OutputStream::kErr, "\r10%");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[4] 10%");
+  Say(0, OutputStream::kOut, "a line\n");
+  PassTime(kUnfinishedDelay);
+  ExpectShown("\r\x1b[K[4] a line\r\n\r\x1b[K[4] 10%");
+}
+
+TEST_F(LogMuxTest, ElsewhereTextWithoutALineEndIsALineNowAndThen) {
+  StartRound("");
+  Say(0, OutputStream::kErr, "10%\r");
+  Say(1, OutputStream::kErr, "\r15%");
+  PassTime(kUnfinishedInterval - std::chrono::milliseconds(1));
+  Say(0, OutputStream::kErr, "20%\r");
+  EXPECT_EQ(Shown(), "");
+  PassTime(std::chrono::milliseconds(1));
+  EXPECT_EQ(Shown(), "[4] 20%\n");
+  for (int i = 0; i < 4; ++i) PassTime(kUnfinishedInterval);
+  EXPECT_EQ(Shown(), "") << "it has not changed";
+  Say(1, OutputStream::kErr, "\r35%");
+  PassTime(kUnfinishedInterval);
+  EXPECT_EQ(Shown(), "[5] 35%\n");
+  Say(0, OutputStream::kErr, "100%\r\n");
+  EXPECT_EQ(Shown(), "[4] 100%\n");
+}
+
+TEST_F(LogMuxTest, ElsewhereALineThatIsBeingWrittenIsNotShownInParts) {
+  StartRound("");
+  Say(0, OutputStream::kOut, "one\ntw");
+  PassTime(kUnfinishedInterval - std::chrono::milliseconds(1));
+  Say(0, OutputStream::kOut, "o\nthr");
+  PassTime(std::chrono::milliseconds(1));
+  EXPECT_EQ(Shown(), "[4] one\n[4] two\n");
+  Say(0, OutputStream::kOut, "ee\n");
+  PassTime(kUnfinishedInterval);
+  EXPECT_EQ(Shown(), "[4] three\n");
+}
+
+TEST_F(LogMuxTest, ElsewhereABlankedProgressBarIsNoLine) {
+  StartRound("");
+  Say(0, OutputStream::kErr, "\r10%\r   \r");
+  PassTime(kUnfinishedInterval);
+  EXPECT_EQ(Shown(), "");
 }
 
 TEST_F(LogMuxTest, ThePipeLeavesWithItsWriter) {
