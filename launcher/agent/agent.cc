@@ -26,11 +26,6 @@ OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
-sigset_t WithChildSignal(sigset_t signals) {
-  sigaddset(&signals, SIGCHLD);
-  return signals;
-}
-
 }  // namespace
 
 NodeId MakeNodeId(const std::string& host) {
@@ -49,7 +44,7 @@ Agent::Agent(Config config)
       stdin_pump_(MakeStdinPump()),
       signal_fd_(OpenSignalFd(WithChildSignal(
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
-      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()),
+      guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       owners_(background_, [this] { session_events_.Wake(); }) {
   config_.worker_stdin = stdin_pump_.worker_end();
   workers_.SetPlaces(

@@ -80,8 +80,9 @@ class Agent {
     sigset_t end_signals;
     sigset_t forwarded_signals;
     sigset_t notice_signals;
-    pid_t warden = 0;               // the process that the user started
-    std::vector<int> guard_pidfds;  // of the warden and the keeper
+    pid_t warden = 0;  // the process that the user started
+    // Readable once the warden or the keeper has ended.
+    std::vector<int> guard_fds;
     // Of a node that the head of a run has started.
     std::optional<ControlPipe> control_pipe;
     NodeId node_id;

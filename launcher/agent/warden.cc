@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/agent/warden.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
@@ -32,23 +33,28 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::time_point kNever = Clock::time_point::max();
 using AgentBody = std::function<int(std::vector<int>)>;
 
-// -1: the process has ended, or no descriptor is left, which is reported.
-int PidfdOpen(pid_t pid) {
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0u));
-  if (fd < 0 && IsOutOfDescriptors(errno)) {
-    std::fprintf(stderr, "ddprun: cannot watch its own processes: %s\n", ErrnoText(errno).c_str());
-  }
-  return fd;
+// A pipe into which nothing is ever written: `watched` reaches its end when the guard that holds
+// `held` has ended, however it does. Unlike a pidfd it needs nothing of the kernel.
+struct LifePipe {
+  OwnedFd watched;
+  OwnedFd held;
+};
+
+// Absent: it cannot be made, which is reported.
+std::optional<LifePipe> MakeLifePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) == 0) return LifePipe{OwnedFd(fds[0]), OwnedFd(fds[1])};
+  std::fprintf(stderr, "ddprun: cannot watch its own processes: %s\n", ErrnoText(errno).c_str());
+  return std::nullopt;
 }
 
-int RunAgent(pid_t keeper_pid, int warden_pidfd, const AgentBody& agent) {
+int RunAgent(pid_t keeper_pid, OwnedFd warden_life, OwnedFd keeper_life, const AgentBody& agent) {
   setsid();
   // The agent is a subreaper too, for the sweep between rounds and in case the guards are killed:
   // the flag is not inherited.
   BecomeSubreaper();
-  const int keeper_pidfd = PidfdOpen(keeper_pid);
-  if (getppid() != keeper_pid || keeper_pidfd < 0) return 1;  // it has ended already
-  return agent({warden_pidfd, keeper_pidfd});
+  if (getppid() != keeper_pid) return 1;  // it has ended already
+  return agent({warden_life.Release(), keeper_life.Release()});
 }
 
 // Returns a signal of `awaited`, or -1 when the control pipe has ended or the deadline has passed.
@@ -167,18 +173,24 @@ void TakeName(const std::string& name, absl::Span<char> command_line) {
   if (size > 0) std::copy_n(name.c_str(), size - 1, command_line.begin());
 }
 
-int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
+int RunKeeper(pid_t warden_pid, OwnedFd warden_life, const Warden& warden, const AgentBody& agent) {
   // Its own session, like the agent's: a signal to the terminal's foreground group or to the
   // warden's group reaches only the warden, which forwards it once.
   setsid();
   BecomeSubreaper();
   prctl(PR_SET_PDEATHSIG, SIGCHLD);  // wakes Watch(), which checks its parent
-  const int warden_pidfd = PidfdOpen(warden_pid);
-  if (getppid() != warden_pid || warden_pidfd < 0) return 1;
+  if (getppid() != warden_pid) return 1;
+  std::optional<LifePipe> life = MakeLifePipe();
+  if (!life.has_value()) return 1;
   const pid_t keeper_pid = getpid();
   const pid_t agent_pid = fork();
-  if (agent_pid == 0) _exit(RunAgent(keeper_pid, warden_pidfd, agent));
+  if (agent_pid == 0) {
+    life->held.Reset();
+    _exit(RunAgent(keeper_pid, std::move(warden_life), std::move(life->watched), agent));
+  }
   if (agent_pid < 0) return FailToFork("agent", warden);
+  warden_life.Reset();
+  life->watched.Reset();
   TakeName("keeper", warden.command_line);
   if (warden.forget) warden.forget();
   const std::optional<int> status =
@@ -194,9 +206,15 @@ int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
 int RunUnderWarden(const Warden& warden, const AgentBody& agent) {
   BecomeSubreaper();
   const pid_t warden_pid = getpid();
+  std::optional<LifePipe> life = MakeLifePipe();
+  if (!life.has_value()) return 1;
   const pid_t keeper_pid = fork();
-  if (keeper_pid == 0) _exit(RunKeeper(warden_pid, warden, agent));
+  if (keeper_pid == 0) {
+    life->held.Reset();
+    _exit(RunKeeper(warden_pid, std::move(life->watched), warden, agent));
+  }
   if (keeper_pid < 0) return FailToFork("keeper", warden);
+  life->watched.Reset();
   if (warden.forget) warden.forget();
   // The warden's own parent may end.
   const std::optional<int> status =

@@ -33,8 +33,8 @@ struct Warden {
 // Runs `agent` in a process of its own, with its return value as exit code, and returns in this
 // process once the agent and all descendants have ended: the agent's exit code, or 128 + the signal
 // that ended it. Must be called while the process has one thread; signals must be blocked already.
-// The agent gets a pidfd of each guard, which is readable once that guard has ended.
+// The agent gets a descriptor for each guard, which is readable once that guard has ended.
 int RunUnderWarden(const Warden& warden,
-                   const std::function<int(std::vector<int> guard_pidfds)>& agent);
+                   const std::function<int(std::vector<int> guard_fds)>& agent);
 
 }  // namespace ddprun

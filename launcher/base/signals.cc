@@ -21,13 +21,17 @@ sigset_t Union(const sigset_t& a, const sigset_t& b) {
   return both;
 }
 
+sigset_t WithChildSignal(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return signals;
+}
+
 void RestoreChildSignal() { signal(SIGCHLD, SIG_DFL); }
 
 sigset_t BlockSignals(const sigset_t& signals) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  sigset_t blocked = signals;
-  sigaddset(&blocked, SIGCHLD);
+  const sigset_t blocked = WithChildSignal(signals);
   sigset_t before;
   sigemptyset(&before);
   pthread_sigmask(SIG_BLOCK, &blocked, &before);

@@ -13,6 +13,8 @@ sigset_t NotIgnored(const std::vector<int>& numbers);
 
 sigset_t Union(const sigset_t& a, const sigset_t& b);
 
+sigset_t WithChildSignal(sigset_t signals);
+
 // A ddprun that was started with SIGCHLD ignored would never see its child processes end, nor would
 // its workers. Called first in main().
 void RestoreChildSignal();

@@ -68,8 +68,13 @@ absl::StatusOr<std::string> FaultInjector::Inject(const Fault& fault, const Faul
                                                   TimePoint now) {
   const std::string whom = absl::StrCat("rank ", worker.rank, " (pid ", worker.pid, ")");
   if (const int number = SignalOf(fault.kind); number != 0) {
-    if (!Signal(worker.pidfd, number)) return NotPossible("pidfd_send_signal");
+    if (kill(worker.pid, number) != 0) return NotPossible("kill");  // the agent has not reaped it
     return absl::StrCat(SignalName(number), " to ", whom);
+  }
+  if (worker.pidfd < 0) {
+    return absl::PermissionDeniedError(
+        "not possible here: this kernel (before Linux 5.3) or this container refuses pidfd_open; "
+        "use the faults kill, segv and term");
   }
   if (fault.kind == FaultKind::kCut) {
     const auto connections = ConnectionsOf(worker.pid, worker.pidfd);

@@ -239,9 +239,9 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
                             ReportAgentLoss(config.options, config.node_id, config.credentials,
                                             how);
                           }};
-  return RunUnderWarden(warden, [&config, &head](std::vector<int> guard_pidfds) {
+  return RunUnderWarden(warden, [&config, &head](std::vector<int> guard_fds) {
     if (head.has_value()) config.control_pipe = std::move(head->control_pipe);
-    config.guard_pidfds = std::move(guard_pidfds);
+    config.guard_fds = std::move(guard_fds);
     Agent agent(std::move(config));
     return agent.Run();
   });

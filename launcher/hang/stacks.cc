@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -68,7 +67,7 @@ absl::StatusOr<std::string> FindStacksProgram() {
 }
 
 StackReader::~StackReader() {
-  if (process_.valid()) syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr, 0);
+  if (IsReading()) kill(helper_, SIGKILL);
 }
 
 absl::Status StackReader::Begin(const std::vector<Target>& targets, TimePoint now) {
@@ -97,13 +96,12 @@ absl::Status StackReader::Begin(const std::vector<Target>& targets, TimePoint no
   sigemptyset(&request.signal_mask);
   rlimit file_limit{};
   getrlimit(RLIMIT_NOFILE, &file_limit);
-  // It cannot be reaped before the loop's next turn.
   Spawned helper = SpawnProcess(request, file_limit);
   if (helper.outcome.has_value()) {
     return absl::UnavailableError(absl::StrCat("native stacks cannot be read: ",
                                                std::get<SpawnFailed>(*helper.outcome).message));
   }
-  process_ = std::move(helper.pidfd);
+  helper_ = helper.pid;
   output_ = std::move(read_end);
   targets_ = targets;
   deadline_ = now + kStacksTimeout;
@@ -126,11 +124,10 @@ std::optional<Stacks> StackReader::Take(TimePoint now) {
   if (!ended && now < deadline_) return std::nullopt;
   output_.Reset();
   if (!ended) {
-    syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr, 0);
+    kill(helper_, SIGKILL);
     // A stop that the helper has requested may still be pending.
     for (const Target& target : targets_) kill(target.pid, SIGCONT);
   }
-  process_.Reset();
   Stacks stacks = ParseStacks(text_);
   for (const Target& target : targets_) {
     std::vector<std::string>& lines = stacks[target.pid];

@@ -53,7 +53,8 @@ class StackReader {
 
  private:
   std::vector<Target> targets_;
-  OwnedFd process_;  // a pidfd
+  // While its end of the pipe is open, so that nobody else has its number.
+  pid_t helper_ = 0;
   OwnedFd output_;
   TimePoint deadline_{};
   std::string text_;

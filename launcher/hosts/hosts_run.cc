@@ -27,8 +27,8 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/base/process_limits.h"
 #include "rendezvous/client/session_client.h"
 
 namespace ddprun {
@@ -57,7 +57,8 @@ std::string FindCommand(const std::string& name) {
 HostsRun::HostsRun(Config config)
     : config_(std::move(config)),
       console_(STDOUT_FILENO, STDERR_FILENO),
-      signal_fd_(OpenSignalFd(Union(config_.end_signals, config_.forwarded_signals))),
+      signal_fd_(
+          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       transports_(config_.head.plan.transports.size()),
       read_buffer_(kPipeReadBytes, '\0') {}
 
@@ -172,8 +173,7 @@ void HostsRun::Start(const StartTransport& start) {
   if (processes_.outcome(*process.index).has_value()) {
     return Feed(TransportEnded{number, *processes_.outcome(*process.index)});
   }
-  if (poller_.Add(processes_.pidfd(*process.index), {Source::kWorkerEnd, number}) &&
-      poller_.Add(process.out.get(), {Source::kWorkerOut, number}) &&
+  if (poller_.Add(process.out.get(), {Source::kWorkerOut, number}) &&
       poller_.Add(process.err.get(), {Source::kWorkerErr, number})) {
     return;
   }
@@ -227,7 +227,6 @@ void HostsRun::HandleEnd(int transport) {
   TransportProcess& process = TransportAt(transport);
   if (!process.index.has_value()) return;
   const std::size_t index = *process.index;
-  poller_.Remove(processes_.pidfd(index));
   if (!processes_.ReapIfEnded(index)) return;
   for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr})
     ReadPipe(transport, stream, kPipeDrainBytesMax);
@@ -312,8 +311,6 @@ void HostsRun::HandleReady(const Ready& ready) {
   switch (ready.source) {
     case Source::kSignal:
       return HandleSignals();
-    case Source::kWorkerEnd:
-      return HandleEnd(ready.worker);
     case Source::kWorkerOut:
       return ReadPipe(ready.worker, OutputStream::kOut, kPipeReadBytes);
     case Source::kWorkerErr:
@@ -327,6 +324,7 @@ void HostsRun::HandleReady(const Ready& ready) {
     case Source::kStdin:
       return SendStdin(stdin_.OnReady(poller_));
     case Source::kSession:
+    case Source::kWorkerEnd:
     case Source::kWarden:
     case Source::kWorkerProgress:
     case Source::kStacks:
@@ -337,10 +335,14 @@ void HostsRun::HandleReady(const Ready& ready) {
 
 void HostsRun::HandleSignals() {
   signalfd_siginfo info;
-  while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
-    Feed(HeadSignaled{
-        .signal = static_cast<int>(info.ssi_signo),
-        .ends = sigismember(&config_.end_signals, static_cast<int>(info.ssi_signo)) == 1});
+  while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      for (std::size_t i = 0; i < transports_.size(); ++i) HandleEnd(static_cast<int>(i));
+    } else {
+      Feed(HeadSignaled{.signal = number, .ends = sigismember(&config_.end_signals, number) == 1});
+    }
+  }
 }
 
 void HostsRun::Close() {
@@ -349,7 +351,8 @@ void HostsRun::Close() {
     // A verdict comes from another machine.
     if (!end_->text.empty()) console_.WriteLine(OutputStream::kErr, Printable(line));
   }
-  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, signal_fd_.get());
+  const OwnedFd impatience = OpenSignalFd(Union(config_.end_signals, config_.forwarded_signals));
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
 }
 
 // ---- `ddprun -H`

@@ -296,7 +296,7 @@ void ForkServerProcess::Run() {
   WaitFor(absl::MakeSpan(&ended, 1), Clock::time_point::max());  // Fail() has killed it
   const std::lock_guard<std::mutex> lock(mutex_);
   siginfo_t info{};
-  waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process_.pidfd.get()), &info, WEXITED);
+  waitid(P_PID, static_cast<id_t>(process_.pid), &info, WEXITED);
   pid_ = 0;
 }
 
@@ -328,6 +328,14 @@ absl::Status ForkServerProcess::StartProcess() {
   if (process.outcome.has_value()) {
     SetPid(0);
     return absl::UnavailableError(std::get<SpawnFailed>(*process.outcome).message);
+  }
+  if (!process.pidfd.valid()) {
+    kill(process.pid, SIGKILL);
+    waitpid(process.pid, nullptr, 0);
+    SetPid(0);
+    return absl::FailedPreconditionError(
+        "needs the system call pidfd_open, which this kernel (before Linux 5.3) or this container "
+        "refuses");
   }
   process_ = std::move(process);
   socket_ = std::move(sockets->own);
@@ -381,8 +389,7 @@ absl::Status ForkServerProcess::WaitForEnd() {
 // Of a process that has ended and is not reaped. FAILED_PRECONDITION: it ended by itself.
 absl::Status ForkServerProcess::DescribeEnd() const {
   siginfo_t info{};
-  waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process_.pidfd.get()), &info,
-         WEXITED | WNOWAIT);
+  waitid(P_PID, static_cast<id_t>(process_.pid), &info, WEXITED | WNOWAIT);
   if (info.si_code != CLD_EXITED) {
     return absl::UnavailableError(absl::StrCat("was killed by signal ", info.si_status, " (",
                                                SignalName(info.si_status), ")"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/processes/spawn.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
 #include <sys/prctl.h>
@@ -43,9 +45,38 @@ struct ChildPlan {
   const CpuBinding& binding;
   const rlimit& file_limit;
   pid_t parent;
+  bool joins_cgroup;      // it does not start in request.cgroup
   volatile int error;     // set by the child if exec fails
   volatile bool unbound;  // the CPU binding failed
 };
+
+// Closes all descriptors from 3 on with exec(), in the vfork child: system calls only.
+void CloseWithExec() {
+  if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
+  // Before Linux 5.11, or forbidden: /proc lists those that are open.
+  const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  alignas(dirent64) char entries[4096];
+  long size = 0;
+  while ((size = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
+    for (long at = 0; at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+      at += entry->d_reclen;
+      int fd = 0;
+      for (const char* digit = entry->d_name; *digit >= '0' && *digit <= '9'; ++digit)
+        fd = fd * 10 + (*digit - '0');
+      if (fd > STDERR_FILENO) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+  }
+}
+
+// The same as CLONE_INTO_CGROUP where the kernel or a container's filter refuses clone3.
+void JoinCgroup(int cgroup) {
+  const int file = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  [[maybe_unused]] const ssize_t size = write(file, "0", 1);
+  close(file);
+}
 
 // Runs in the vfork child. System calls only; posix_spawn() has no parent-death signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
@@ -56,11 +87,12 @@ struct ChildPlan {
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
   setsid();
+  if (plan.joins_cgroup) JoinCgroup(plan.request.cgroup);
   if (plan.request.in >= 0) dup2(plan.request.in, STDIN_FILENO);
   dup2(plan.request.out, STDOUT_FILENO);
   dup2(plan.request.err, STDERR_FILENO);
   // A worker must not keep the agent's sockets open. Affects this process's own table only.
-  syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  CloseWithExec();
   setrlimit(RLIMIT_NOFILE, &plan.file_limit);
   if (!plan.binding.Apply()) {
     plan.unbound = true;
@@ -110,6 +142,15 @@ struct ChildPlan {
   return pid < 0 ? -1 : static_cast<pid_t>(pid);
 }
 
+// Before Linux 5.3, or in a container that forbids the call.
+bool HasNoPidfds(int error) { return error == ENOSYS || error == EPERM; }
+
+// It was not reaped, as an orphan.
+bool IsChild(pid_t pid) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 // The largest argument or variable: there is a limit for each, and one for all together.
 std::string WhatIsTooLong(const SpawnRequest& request) {
   std::size_t bytes = 0;
@@ -154,6 +195,7 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
                  .binding = binding,
                  .file_limit = file_limit,
                  .parent = getpid(),
+                 .joins_cgroup = false,
                  .error = 0,
                  .unbound = false};
   Spawned process;
@@ -163,7 +205,10 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pid_t pid = request.cgroup < 0 ? -1 : CloneAndRun(plan, request.cgroup);
-  if (pid < 0) pid = VforkAndRun(plan);
+  if (pid < 0) {
+    plan.joins_cgroup = request.cgroup >= 0;
+    pid = VforkAndRun(plan);
+  }
   const int vfork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
@@ -178,12 +223,11 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
   }
   process.pid = pid;
   process.pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)));
-  if (!process.pidfd.valid()) {
-    const int error = errno;
-    kill(-pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    process.outcome = ToSpawnFailed(request, error);
-  }
+  const int error = errno;
+  if (process.pidfd.valid() || (HasNoPidfds(error) && IsChild(pid))) return process;
+  kill(-pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  process.outcome = ToSpawnFailed(request, error);
   return process;
 }
 
@@ -282,12 +326,11 @@ std::optional<std::vector<Spawned>> Spawner::Take() {
 std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
   const Spawned& process = processes_[index];
   if (!IsLive(index)) return process.outcome;
-  const auto id = static_cast<id_t>(process.pidfd.get());
+  // Nobody else reaps it, so the number is its own.
+  const auto id = static_cast<id_t>(process.pid);
   siginfo_t info{};
-  if (waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid == 0) {
+  if (waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
     return std::nullopt;
-  }
   if (info.si_code == CLD_EXITED) return Exited{info.si_status};
   return Signaled{info.si_status, info.si_code == CLD_DUMPED};
 }
@@ -300,8 +343,7 @@ bool ProcessSet::ReapIfEnded(std::size_t index) {
   if (!outcome.has_value()) return false;
   kill(-process.pid, SIGKILL);
   siginfo_t info{};
-  waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process.pidfd.get()), &info,
-         WEXITED | WNOHANG);
+  waitid(P_PID, static_cast<id_t>(process.pid), &info, WEXITED | WNOHANG);
   process.outcome = outcome;
   process.pidfd.Reset();
   return true;

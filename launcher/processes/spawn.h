@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts processes and watches them through pidfds. Each process has its own session and process
-// group, and a parent-death signal binds it to the thread that starts it.
+// Starts processes and watches them through pidfds, where the kernel has them. Each process has its
+// own session and process group, and a parent-death signal binds it to the thread that starts it.
 #pragma once
 
 #include <sys/resource.h>
@@ -37,7 +37,9 @@ struct SpawnRequest {
 
 struct Spawned {
   pid_t pid = 0;
-  OwnedFd pidfd;                   // readable when the process has ended
+  // Readable when the process has ended. Not valid: the kernel has no pidfds (before Linux 5.3), or
+  // a container forbids them; then only SIGCHLD tells of the end.
+  OwnedFd pidfd;
   std::optional<Outcome> outcome;  // absent while it runs; SpawnFailed: it never did
 };
 
@@ -95,7 +97,7 @@ class ProcessSet {
     return index < size() && processes_[index].pid > 0 && !processes_[index].outcome.has_value();
   }
   pid_t pid(std::size_t index) const { return processes_[index].pid; }
-  // Readable when the process has ended; -1 once it was reaped.
+  // Readable when the process has ended; -1 once it was reaped, and without pidfds.
   int pidfd(std::size_t index) const { return processes_[index].pidfd.get(); }
   // Absent while it runs.
   const std::optional<Outcome>& outcome(std::size_t index) const {

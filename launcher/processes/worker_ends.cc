@@ -24,6 +24,7 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
 }
 
 void Workers::TakeEnded(TimePoint now, std::vector<Event>& events) {
+  ReapHeld(now, events);
   bool any = true;
   while (any) {
     any = false;
@@ -32,6 +33,10 @@ void Workers::TakeEnded(TimePoint now, std::vector<Event>& events) {
     }
   }
   FinishIfAllGone(now, events);
+}
+
+void Workers::ReapHeld(TimePoint now, std::vector<Event>& events) {
+  for (const int worker : std::set<int>(held_)) ReapWorker(worker, now, events);
 }
 
 bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) {
@@ -254,7 +259,7 @@ void Workers::ReportStuckProcess(pid_t pid, std::chrono::seconds after_kill) {
 }
 
 void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
-  for (const int worker : std::set<int>(held_)) ReapWorker(worker, now, events);
+  ReapHeld(now, events);
   // Processes of the spawners are not known here yet.
   if (IsStarting() || parking_.has_value()) return;
   FinishIfAllGone(now, events);

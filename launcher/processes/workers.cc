@@ -312,6 +312,7 @@ void Workers::TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vect
     if (!processes_.IsLive(static_cast<std::size_t>(i)))
       AddEnded(i, std::nullopt, std::nullopt, now);
   }
+  ReapHeld(now, events);  // SIGCHLD may have come before they were watched
   for (const int signal : std::exchange(deferred_forwards_, {})) Forward(signal);
   for (const DeferredStop& stop : std::exchange(deferred_stops_, {}))
     AskToEnd(stop.signal, stop.keep);

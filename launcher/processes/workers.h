@@ -100,7 +100,7 @@ class Workers {
 
   // Absent: it could not be started.
   std::optional<pid_t> pid(int local_rank) const;
-  // Valid until the worker has ended.
+  // Valid until the worker has ended; -1: there are no pidfds here.
   int pidfd(int local_rank) const { return processes_.pidfd(static_cast<std::size_t>(local_rank)); }
   // Its next end is wanted by somebody: the failure says by whom.
   void SetAskedBy(int local_rank, const std::string& by) { Of(local_rank).asked_by = by; }
@@ -266,6 +266,7 @@ class Workers {
 
   // ---- worker_ends.cc
   void TakeEnded(TimePoint now, std::vector<Event>& events);
+  void ReapHeld(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int worker, TimePoint now, std::vector<Event>& events);
   void AddEnded(int local_rank, std::optional<OomKill> oom, std::optional<double> cpu_seconds,
                 TimePoint now);
@@ -347,8 +348,8 @@ class Workers {
   // Likewise for the dumps of one that could not say where it was, and of its peers.
   std::future<DumpedPlaces> dumps_;
   TimePoint dumps_deadline_{};
-  // Checked on each SIGCHLD: dead, but traced by a process that has not reaped it yet; or the pidfd
-  // cannot be watched.
+  // Checked on each SIGCHLD: dead, but traced by a process that has not reaped it yet; or there is
+  // no pidfd, or it cannot be watched. Their order of death is not known: that of local ranks.
   std::set<int> held_;
   bool round_live_ = false;  // from Spawn() to AllGone
   bool stopping_ = false;    // since Stop()

@@ -216,7 +216,8 @@ TEST_F(DdprunFaultsTest, WhatCannotBeWatchedIsSaid) {
 }
 
 TEST_F(DdprunFaultsTest, AWorkerWhoseOutputCannotBeWatchedDoesNotHang) {
-  faults_->Set({"epoll_ctl ENOSPC program=ddprun path=pipe:"});
+  // The first two pipes are the guards'.
+  faults_->Set({"epoll_ctl ENOSPC program=ddprun path=pipe: from=3"});
   auto run = Launch({"sleep", "100"});
   EXPECT_EQ(run->Wait(), 128 + SIGKILL) << run->err();
   EXPECT_THAT(run->err(), HasSubstr("rank 0 is killed because its output cannot be watched: "
