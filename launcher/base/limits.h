@@ -204,6 +204,15 @@ inline constexpr std::chrono::milliseconds kSweepInterval{50};
 // The same by the guards of an agent that has ended by itself, and has named what it could not end.
 inline constexpr std::chrono::seconds kLastSweepTimeout{1};
 
+// For what workers that ended with 0 left behind: the end of a checkpoint's upload. What does not
+// end by itself (a server in the background) delays the end of the run by as much.
+inline constexpr std::chrono::seconds kLeftoverTimeoutDefault{5};
+// Between SIGTERM and SIGKILL to what has not ended by then.
+inline constexpr std::chrono::seconds kLeftoverTermTimeout{3};
+// Processes that one sentence names, and the bytes of a command line that it shows.
+inline constexpr std::size_t kShownProcessesMax = 8;
+inline constexpr std::size_t kShownCommandBytesMax = 80;
+
 // A machine has far fewer; a list of them must not grow without end.
 inline constexpr int kGpusMax = 1024;
 // A configuration file of NCCL's is a few lines; of a longer one the rest is not looked at.

@@ -145,6 +145,8 @@ struct StopOptions {
   }
   std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
   std::chrono::milliseconds restart_timeout{0};   // before another round
+  // For what workers that ended with 0 left behind, to end by itself before SIGTERM.
+  std::chrono::milliseconds leftover_timeout{0};
 };
 
 // ---- Flags of torchrun without effect, or rejected

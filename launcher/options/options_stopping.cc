@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kEndSignalsDefault[] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";  // torchrun's
 constexpr double kNoticeSecondsMax = std::chrono::seconds(kNoticeMax).count();
+using std::chrono::milliseconds;
 constexpr double kTermSecondsMax = std::chrono::seconds(kTermTimeoutMax).count();
 
 // Why ddprun cannot wait for this one; nullptr: it can.
@@ -114,6 +115,8 @@ const std::vector<Flag> kStopFlags = {
      "Time between SIGTERM and SIGKILL when workers are stopped (30)."},
     {"--shutdown-timeout", 0, "SECONDS", "The same at the end of the run (--term-timeout)."},
     {"--restart-timeout", 0, "SECONDS", "The same before a restart (--term-timeout)."},
+    {"--leftover-timeout", 0, "SECONDS",
+     "Time for processes that workers left behind when all ended with 0, before SIGTERM (5)."},
 };
 
 StopOptions ReadStopOptions(Reader& reader) {
@@ -137,12 +140,18 @@ StopOptions ReadStopOptions(Reader& reader) {
   const auto both = reader.Seconds("--term-timeout", kTermSecondsMax).value_or(kTermTimeoutDefault);
   options.shutdown_timeout = reader.Seconds("--shutdown-timeout", kTermSecondsMax).value_or(both);
   options.restart_timeout = reader.Seconds("--restart-timeout", kTermSecondsMax).value_or(both);
+  const Value* leftover = reader.Find("--leftover-timeout");
+  options.leftover_timeout = kLeftoverTimeoutDefault;
+  if (leftover != nullptr) {
+    options.leftover_timeout =
+        leftover->text == "0" ? milliseconds(0) : reader.Seconds(*leftover, kTermSecondsMax);
+  }
   return options;
 }
 
 std::chrono::milliseconds StopTimeout(const StopOptions& options) {
   return std::max(options.shutdown_timeout, options.restart_timeout) + kKillTimeout +
-         2 * kSweepTimeout;
+         kLeftoverTermTimeout + 2 * kSweepTimeout;
 }
 
 int StopSignal(const StopOptions& options) {

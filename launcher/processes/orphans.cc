@@ -62,12 +62,17 @@ std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout) {
 }
 
 std::optional<std::vector<pid_t>> KillChildrenOnce(const std::function<bool(pid_t)>& is_known) {
-  // One that has ended and is known hides others behind it: they are killed again and reaped later.
+  std::vector<pid_t> children = ReapAndListChildren(is_known);
+  if (children.empty()) return std::nullopt;
+  for (const pid_t pid : children) kill(pid, SIGKILL);
+  return children;
+}
+
+std::vector<pid_t> ReapAndListChildren(const std::function<bool(pid_t)>& is_known) {
+  // One that has ended and is known hides others behind it: they are listed and reaped later.
   ReapOrphans(is_known);
   std::vector<pid_t> children = Children();
   std::erase_if(children, is_known);
-  if (children.empty()) return std::nullopt;
-  for (const pid_t pid : children) kill(pid, SIGKILL);
   return children;
 }
 
@@ -79,6 +84,34 @@ void ReapOrphans(const std::function<bool(pid_t)>& is_known) {
     waitpid(info.si_pid, nullptr, WNOHANG);
     info.si_pid = 0;
   }
+}
+
+LeftoverStages::LeftoverStages(TimePoint now, std::optional<std::chrono::milliseconds> grace) {
+  ends_.fill(now);
+  if (grace.has_value()) {
+    const TimePoint term = now + *grace;
+    ends_ = {std::min<TimePoint>(now + kNoticeDelay, term), term, term + kLeftoverTermTimeout, {}};
+  }
+  ends_.back() = EndOf(Stage::kTerm) + kSweepTimeout;
+}
+
+LeftoverStages::Stage LeftoverStages::At(TimePoint now) const {
+  const auto end = std::find_if(ends_.begin(), ends_.end(), [&](TimePoint t) { return now < t; });
+  return static_cast<Stage>(end - ends_.begin());
+}
+
+void LeftoverStages::Terminate(TimePoint now) {
+  EndBy(Stage::kNoticed, now);
+  EndBy(Stage::kTerm, now + kLeftoverTermTimeout);
+}
+
+void LeftoverStages::Kill(TimePoint now) { EndBy(Stage::kTerm, now); }
+
+// That stage and those before it; the time for SIGKILL to act moves with them.
+void LeftoverStages::EndBy(Stage stage, TimePoint time) {
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(stage); ++i)
+    ends_[i] = std::min(ends_[i], time);
+  ends_.back() = EndOf(Stage::kTerm) + kSweepTimeout;
 }
 
 }  // namespace ddprun

@@ -5,10 +5,14 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <vector>
+
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 
@@ -26,8 +30,36 @@ std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout);
 std::optional<std::vector<pid_t>> KillChildrenOnce(const std::function<bool(pid_t)>& is_known =
                                                        [](pid_t) { return false; });
 
+// Reaps the children that have ended, and returns the others, but for those for which `is_known` is
+// true, which are left alone.
+std::vector<pid_t> ReapAndListChildren(const std::function<bool(pid_t)>& is_known);
+
 // Reaps children that have ended, except those for which `is_known` is true, which are reaped
 // elsewhere.
 void ReapOrphans(const std::function<bool(pid_t)>& is_known);
+
+// How the processes that a round's workers left behind are ended: those of workers that ended with
+// 0 have a time of grace to end by themselves, then kLeftoverTermTimeout after SIGTERM; all others
+// get SIGKILL at once. Pure.
+class LeftoverStages {
+ public:
+  // In the order of time. kGivenUp: SIGKILL does not end them, they hang in the kernel.
+  enum class Stage { kGrace, kNoticed, kTerm, kKill, kGivenUp };
+
+  // All workers have ended now. `grace`: absent if one of them failed, or is being stopped.
+  LeftoverStages(TimePoint now, std::optional<std::chrono::milliseconds> grace);
+
+  Stage At(TimePoint now) const;
+  // Of that stage, which is not kGivenUp.
+  TimePoint EndOf(Stage stage) const { return ends_[static_cast<std::size_t>(stage)]; }
+  // The workers of the round are told to end: the same holds for what they have left behind.
+  void Terminate(TimePoint now);
+  void Kill(TimePoint now);
+
+ private:
+  void EndBy(Stage stage, TimePoint time);
+
+  std::array<TimePoint, 4> ends_;
+};
 
 }  // namespace ddprun

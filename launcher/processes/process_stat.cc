@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -63,6 +64,14 @@ double CpuSecondsOf(pid_t pid) {
   const std::string stat = StatOf(pid);
   return (static_cast<double>(FieldOf(stat, kUserTimeField)) + FieldOf(stat, kUserTimeField + 1)) /
          static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::string NameOfProcess(pid_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid);
+  std::string words = ReadSmallFile(folder + "/cmdline", kShownCommandBytesMax);
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  if (words.empty()) words = ReadSmallFile(folder + "/comm");
+  return absl::StrCat(Printable(absl::StripAsciiWhitespace(words)), " (pid ", pid, ")");
 }
 
 pid_t ParentOf(pid_t pid) { return static_cast<pid_t>(FieldOf(StatOf(pid), kParentField)); }

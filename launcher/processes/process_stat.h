@@ -33,6 +33,9 @@ double CpuSecondsOf(pid_t pid);
 // 0 if the process does not exist.
 pid_t ParentOf(pid_t pid);
 
+// "python3 upload.py (pid 12)": its command line, or its name if it has none, cut to a line.
+std::string NameOfProcess(pid_t pid);
+
 struct StuckProcess {
   pid_t pid = 0;
   std::string name;

@@ -335,13 +335,13 @@ std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
   return Signaled{info.si_status, info.si_code == CLD_DUMPED};
 }
 
-bool ProcessSet::ReapIfEnded(std::size_t index) {
+bool ProcessSet::ReapIfEnded(std::size_t index, bool spares_group) {
   Spawned& process = processes_[index];
   if (!IsLive(index)) return false;
   // Reaped after the kill: while it is a zombie, its group's number cannot be reused.
   const std::optional<Outcome> outcome = Look(index);
   if (!outcome.has_value()) return false;
-  kill(-process.pid, SIGKILL);
+  if (!spares_group || !IsSuccess(*outcome)) kill(-process.pid, SIGKILL);
   siginfo_t info{};
   waitid(P_PID, static_cast<id_t>(process.pid), &info, WEXITED | WNOHANG);
   process.outcome = outcome;

@@ -108,8 +108,8 @@ class ProcessSet {
   std::optional<Outcome> Look(std::size_t index) const;
 
   // If the process has ended: kills what is left of its process group, reaps it, and sets its
-  // outcome.
-  bool ReapIfEnded(std::size_t index);
+  // outcome. `spares_group`: only if it failed.
+  bool ReapIfEnded(std::size_t index, bool spares_group = false);
 
   // Sends a signal to the process group of a process that is not reaped, whose number cannot have
   // been reused.

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
-#include "launcher/processes/orphans.h"
 #include "launcher/processes/process_stat.h"
 #include "launcher/processes/workers.h"
 #include "rendezvous/base/bounded_call.h"
@@ -49,7 +48,7 @@ bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) 
     oom = oom_watch_.Explain(processes_.pid(index));
     cpu_seconds = CpuSecondsOf(processes_.pid(index));
   }
-  if (!processes_.ReapIfEnded(index)) {
+  if (!processes_.ReapIfEnded(index, /*spares_group=*/!stopping_ && !IsParked(worker))) {
     // Its pidfd stays readable and would make the loop spin until the debugger ends.
     if (processes_.IsLive(index) && held_.insert(worker).second)
       ends_.Remove(processes_.pidfd(index));
@@ -83,6 +82,8 @@ void Workers::Stop(int signal, bool keep, TimePoint now, std::vector<Event>& eve
   // Kept and parked ones end like those of a round.
   if (!keep && !end_all_) end_all_ = round_live_ = true;
   stopping_ = true;
+  if (leftovers_.has_value())
+    signal == SIGKILL ? leftovers_->Kill(now) : leftovers_->Terminate(now);
   if (!round_live_) return;
   if (fork_server_ != nullptr && fork_server_->IsLoading()) {
     // Its modules may take long, and the workers that wait for them are not needed any more.
@@ -161,15 +162,68 @@ bool Workers::IsWorker(pid_t pid) const {
   return false;
 }
 
-std::optional<std::vector<pid_t>> Workers::KillOrphans() const {
+// What workers left behind and has not ended. Absent: nothing.
+std::optional<std::vector<pid_t>> Workers::Orphans() const {
   bool spared = false;  // it may be an orphan, or the fork server that is just being started
-  std::optional<std::vector<pid_t>> left = KillChildrenOnce([this, &spared](pid_t pid) {
+  std::vector<pid_t> left = ReapAndListChildren([this, &spared](pid_t pid) {
     const ForkServerMatch match = MatchForkServer(pid);
     spared |= match == ForkServerMatch::kUnknown;
     return match != ForkServerMatch::kNo || IsWorker(pid);
   });
-  if (spared && !left.has_value()) left.emplace();  // look again
+  if (left.empty() && !spared) return std::nullopt;
   return left;
+}
+
+bool Workers::AllSucceeded() const {
+  for (int i = 0; i < size(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (index >= processes_.size() || !IsSuccess(processes_.outcome(index).value_or(Exited{1})))
+      return false;
+  }
+  return true;
+}
+
+// All processes that the workers left behind, also in other sessions, are this process's children
+// by now: no process of a round may survive into the next one, but workers that are kept. Does not
+// block the loop, because giving up a process that hangs in the kernel may take longer than the
+// lease. True: nothing is left, or it is given up.
+bool Workers::SweepOrphans(bool kept, TimePoint now, std::vector<Event>& events) {
+  using Stage = LeftoverStages::Stage;
+  const bool begins = !leftovers_.has_value();
+  if (begins) {
+    const bool has_grace = !stopping_ && AllSucceeded();
+    leftovers_.emplace(
+        now, has_grace ? std::optional(config_.options.stopping.leftover_timeout) : std::nullopt);
+    terminated_.clear();
+    leftovers_told_ = leftovers_->At(now);
+  }
+  const Stage stage = leftovers_->At(now);
+  const bool kills = stage >= Stage::kKill;
+  const int signal = kills ? SIGKILL : stage == Stage::kTerm ? SIGTERM : 0;
+  const std::optional<std::vector<pid_t>> left = Orphans();
+  const bool is_news = begins ? stage == Stage::kTerm : stage > leftovers_told_;
+  if (is_news && left.has_value() && !left->empty() && stage != Stage::kGivenUp) {
+    leftovers_told_ = stage;
+    LeftBehind said{.signal = signal,
+                    .remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
+                        leftovers_->EndOf(stage) - now),
+                    .processes = {}};
+    for (const pid_t pid : *left) said.processes.push_back(NameOfProcess(pid));
+    events.push_back(std::move(said));
+  }
+  if (kills && !kept) KillCgroup(cgroup_);
+  if (!left.has_value()) return true;
+  for (const pid_t pid : *left) {
+    if (signal == SIGKILL || (signal == SIGTERM && terminated_.insert(pid).second))
+      kill(pid, signal);
+  }
+  if (stage == Stage::kGivenUp) {
+    for (const pid_t pid : *left) ReportStuckProcess(pid, kSweepTimeout);
+    return true;
+  }
+  // In the grace SIGCHLD tells of the last one's end. Later processes may be inherited without it.
+  next_sweep_ = signal == 0 ? leftovers_->EndOf(stage) : now + kSweepInterval;
+  return false;
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
@@ -179,28 +233,13 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
     if (ends) return;
   }
   const bool kept = AnyKept();
-  if (!sweep_deadline_.has_value()) {
-    if (!kept) KillCgroup(cgroup_);
-    sweep_deadline_ = now + kSweepTimeout;
-  }
-  // All processes that the workers left behind, also in other sessions, are this process's children
-  // by now: no process of a round may survive into the next one, but workers that are kept. Does
-  // not block the loop, because giving up a process that hangs in the kernel may take longer than
-  // the lease.
-  const std::optional<std::vector<pid_t>> left = KillOrphans();
-  if (left.has_value() && now < *sweep_deadline_) {
-    next_sweep_ = now + kSweepInterval;
-    return;
-  }
-  if (left.has_value()) {
-    for (const pid_t pid : *left) ReportStuckProcess(pid, kSweepTimeout);
-  }
+  if (!SweepOrphans(kept, now, events)) return;
   // Reports the ends before the end of the round.
   ReleaseEvidence(now, events);
   awaits_evidence_ = !evidence_.empty();
   next_sweep_.reset();
   if (awaits_evidence_) return;
-  sweep_deadline_.reset();
+  leftovers_.reset();
   log_mux_.EndRound(KeptFlags(), now);  // epoll drops closed pipes
   if (!kept) RemoveCgroup(std::exchange(cgroup_, ""));
   for (int i = 0; i < count(); ++i) {
@@ -225,7 +264,7 @@ void Workers::Kill(bool keep, TimePoint now, std::vector<Event>& events) {
   if (starting_ != Starting::kProcesses) return;
   // Only the spawner knows a process that waits for its program's disk.
   spawner_.Cancel();
-  KillOrphans();
+  for (const pid_t pid : Orphans().value_or(std::vector<pid_t>())) kill(pid, SIGKILL);
 }
 
 void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events) {

@@ -25,6 +25,7 @@
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/fork_server.h"
 #include "launcher/processes/oom_watch.h"
+#include "launcher/processes/orphans.h"
 #include "launcher/processes/program.h"
 #include "launcher/processes/progress_sockets.h"
 #include "launcher/processes/spawn.h"
@@ -274,7 +275,9 @@ class Workers {
   std::vector<bool> WorkersWithRecord() const;
   bool WasStopped(int worker, const Outcome& outcome) const;
   void AskToEnd(int signal, bool keep);
-  std::optional<std::vector<pid_t>> KillOrphans() const;
+  std::optional<std::vector<pid_t>> Orphans() const;
+  bool AllSucceeded() const;
+  bool SweepOrphans(bool kept, TimePoint now, std::vector<Event>& events);
   bool IsKnown(pid_t pid) const;
   ForkServerMatch MatchForkServer(pid_t pid) const;
   bool IsWorker(pid_t pid) const;
@@ -354,8 +357,10 @@ class Workers {
   bool round_live_ = false;  // from Spawn() to AllGone
   bool stopping_ = false;    // since Stop()
   bool end_all_ = false;     // no worker is kept: the run ends
-  // All workers have ended or left, and orphans are being killed, until this time at the latest,
-  std::optional<TimePoint> sweep_deadline_;
+  // Since all workers have ended or left: how far what they left behind has come,
+  std::optional<LeftoverStages> leftovers_;
+  LeftoverStages::Stage leftovers_told_{};  // as the supervisor knows
+  std::set<pid_t> terminated_;              // of them, those that got SIGTERM
   // with the next check at this time.
   std::optional<TimePoint> next_sweep_;
   bool awaits_evidence_ =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/agent_events.h"
 
+#include "absl/strings/str_join.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/signal_name.h"
 
@@ -133,6 +134,12 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [&](const WorkerLeft& left) -> Maybe { return Left(left, state); },
           [](const WorkersCanBeKept&) -> Maybe { return std::nullopt; },
           [](const StacksRead&) -> Maybe { return std::nullopt; },
+          [&](const LeftBehind& e) -> Maybe {
+            RunEvent left = WithReason("workers.left_behind", absl::StrJoin(e.processes, ", "));
+            if (state.round) left.round = state.round->round;
+            if (e.signal != 0) left.fields.emplace_back("signal", SignalName(e.signal));
+            return left;
+          },
           [&](const AllGone&) -> Maybe {
             RunEvent gone = Named("workers.gone");
             if (state.round) gone.round = state.round->round;

@@ -284,6 +284,22 @@ void Stepper::operator()(const StacksRead&) {
   }
 }
 
+void Stepper::operator()(const LeftBehind& left) {
+  switch (s_.phase) {
+    case Phase::kRunning:
+    case Phase::kExamining:
+    case Phase::kStopping:
+    case Phase::kLeaving:
+    case Phase::kEnding:
+      effects_.push_back(PrintNote{LeftBehindText(left)});
+      return;
+    case Phase::kWaiting:
+    case Phase::kSucceeded:
+    case Phase::kEnded:
+      return;
+  }
+}
+
 void Stepper::operator()(const AllGone& gone) {
   if (!s_.workers_live) return;
   s_.workers_live = false;

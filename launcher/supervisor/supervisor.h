@@ -91,6 +91,13 @@ struct WorkersCanBeKept {
 // All stacks that ExamineWorkers requested have been read. WorkerHung precedes it.
 struct StacksRead {};
 
+// All workers of the round ended with 0, and these processes that they left behind have not ended.
+struct LeftBehind {
+  int signal = 0;                          // that they get now: SIGTERM, SIGKILL, or 0 for none
+  std::chrono::milliseconds remaining{0};  // until the next one
+  std::vector<std::string> processes;      // "python3 upload.py (pid 12)"
+};
+
 // Each worker of the round has ended, with all processes that it left behind, or has left the round
 // and is kept for the next one.
 struct AllGone {
@@ -117,8 +124,8 @@ struct DeadlinePassed {};
 
 using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start,
                            Stop, Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
-                           WorkersCanBeKept, StacksRead, AllGone, SignalReceived, NoticeGiven,
-                           Preemption, WardenLost, ControlPipeLost, DeadlinePassed>;
+                           WorkersCanBeKept, StacksRead, LeftBehind, AllGone, SignalReceived,
+                           NoticeGiven, Preemption, WardenLost, ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 

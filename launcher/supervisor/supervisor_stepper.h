@@ -40,6 +40,7 @@ class Stepper {
   void operator()(const WorkerLeft& left);
   void operator()(const WorkersCanBeKept& event);
   void operator()(const StacksRead&);
+  void operator()(const LeftBehind& left);
   void operator()(const AllGone& gone);
   void operator()(const SignalReceived& event);
   void operator()(const NoticeGiven& given);
@@ -124,6 +125,7 @@ std::string RoundsOverlapText(const Start& start, RoundId current, const Supervi
 
 // Notes during the run.
 std::string RestartText(const Start& start, const std::optional<Failure>& cause);
+std::string LeftBehindText(const LeftBehind& left);
 std::string NewRoundText(const Start& start, const Failure& cause);
 std::string ConnectionLostText(const Reconnecting& event, const SupervisorConfig& config,
                                bool workers_live);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/supervisor_stepper.h"
 
+#include <algorithm>
+#include <csignal>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/base/limits.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/collectives.h"
 
@@ -64,6 +69,28 @@ std::string RestartText(const Start& start, const std::optional<Failure>& cause)
   }
   if (!start.left_out.empty()) absl::StrAppend(&text, "; ", start.left_out);
   return text;
+}
+
+std::string LeftBehindText(const LeftBehind& left) {
+  const std::string which = absl::StrCat(
+      "processes that the workers left behind: ",
+      absl::StrJoin(left.processes.begin(),
+                    left.processes.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                 left.processes.size(), kShownProcessesMax)),
+                    ", "),
+      left.processes.size() > kShownProcessesMax
+          ? absl::StrCat(", and ", left.processes.size() - kShownProcessesMax, " more")
+          : "");
+  switch (left.signal) {
+    case SIGTERM:
+      return absl::StrCat("sent SIGTERM to ", which,
+                          "; --leftover-timeout gives them more time to end by themselves");
+    case SIGKILL:
+      return absl::StrCat("sent SIGKILL to ", which, ", which had not ended");
+    default:
+      return absl::StrCat("all workers have ended with 0; waiting up to ",
+                          InSeconds(left.remaining), " for ", which);
+  }
 }
 
 std::string NewRoundText(const Start& start, const Failure& cause) {

@@ -29,7 +29,7 @@ class CgroupRunTest : public DdprunTest {
 };
 
 TEST_F(CgroupRunTest, EachRoundHasItsOwnAndNoneIsLeft) {
-  auto run = Launch({"--max-restarts", "1", "sh", "-c",
+  auto run = Launch({"--max-restarts", "1", "--leftover-timeout", "0", "sh", "-c",
                      "cat /proc/self/cgroup; setsid sleep 100 & [ $DDPRUN_ROUND = 2 ]"});
   EXPECT_EQ(run->Wait(), 0) << run->err();
   EXPECT_THAT(run->out(), HasSubstr("/round_1\n"));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // However a run ends, nothing of it is left.
+#include <sys/stat.h>
+
 #include <optional>
 
 #include "proto/text.h"
@@ -167,6 +169,74 @@ TEST_F(DdprunTest, AGrandchildWithASessionOfItsOwnEndsWithTheRound) {
                          file + " ]; do sleep 0.01; done; exit 1"});
   EXPECT_EQ(run->Wait(), 0) << run->err();
   EXPECT_EQ(run->out(), "");
+}
+
+// What a worker that ends with 0 leaves behind: the upload of a checkpoint, a logger's service.
+class LeftoversTest : public DdprunTest {
+ protected:
+  void SetUp() override {
+    DdprunTest::SetUp();
+    ASSERT_EQ(mkfifo((folder_ + "/go").c_str(), 0600), 0);
+  }
+
+  // A worker that leaves `script` behind, in a session of its own or in its process group.
+  std::unique_ptr<RunningProcess> Leave(const std::string& script, std::vector<std::string> flags,
+                                        bool far = true) const {
+    std::ofstream(folder_ + "/upload.sh") << script;
+    flags.insert(flags.end(), {"sh", "-c",
+                               std::string(far ? "setsid " : "") + "sh " + folder_ +
+                                   "/upload.sh & read line < " + folder_ + "/go; exit 0"});
+    auto run = Launch(flags);
+    EXPECT_TRUE(run->WaitForText("pid=")) << run->err();
+    std::ofstream(folder_ + "/go") << "x\n";  // it has its handlers, and the worker may end
+    return run;
+  }
+};
+
+TEST_F(LeftoversTest, MayFinish) {
+  for (const bool far : {true, false}) {
+    ASSERT_EQ(mkfifo((folder_ + "/more").c_str(), 0600), 0);
+    auto run =
+        Leave("echo pid=$$; read line < " + folder_ + "/more; echo done > " + folder_ + "/uploaded",
+              {"--leftover-timeout", "3600"}, far);
+    ASSERT_TRUE(run->WaitForText("waiting up to 3")) << run->err();
+    EXPECT_THAT(run->err(),
+                HasSubstr("processes that the workers left behind: sh " + folder_ +
+                          "/upload.sh (pid " + std::to_string(NumberAfter("pid=", run->out()))));
+    std::ofstream(folder_ + "/more") << "x\n";
+    EXPECT_EQ(run->Wait(), 0);
+    EXPECT_EQ(Content("uploaded"), "done\n");
+    std::filesystem::remove(folder_ + "/uploaded");
+    std::filesystem::remove(folder_ + "/more");
+  }
+}
+
+TEST_F(LeftoversTest, GetSigtermWhenTheirTimeIsOver) {
+  auto run = Leave("trap 'echo saved; exit 0' TERM; echo pid=$$; sleep 1000 & wait",
+                   {"--leftover-timeout", "0", "--event-log", folder_ + "/events"});
+  EXPECT_EQ(run->Wait(), 0);
+  EXPECT_THAT(run->out(), HasSubstr("[0] saved\n"));
+  EXPECT_THAT(run->err(), HasSubstr("ddprun: sent SIGTERM to processes that the workers left "
+                                    "behind: "));
+  EXPECT_THAT(Content("events"), HasSubstr("\"event\":\"workers.left_behind\""));
+}
+
+TEST_F(LeftoversTest, GetSigkillIfTheyAreDeafToIt_RealTime) {
+  auto run = Leave("trap '' TERM; echo pid=$$; sleep 1000", {"--leftover-timeout", "0"});
+  const ProcessWatch left(NumberAfter("pid=", run->out()));
+  EXPECT_EQ(run->Wait(), 0);
+  EXPECT_TRUE(left.WaitForEnd());
+  EXPECT_THAT(run->err(), HasSubstr("ddprun: sent SIGKILL to processes that the workers left "
+                                    "behind: sh "));
+}
+
+TEST_F(LeftoversTest, ASignalDoesNotWaitForThem) {
+  auto run = Leave("trap 'echo saved; exit 0' TERM; echo pid=$$; sleep 1000 & wait",
+                   {"--leftover-timeout", "3600"});
+  ASSERT_TRUE(run->WaitForText("waiting up to 3")) << run->err();
+  run->Signal(SIGTERM);
+  EXPECT_EQ(run->Wait(), 143);
+  EXPECT_THAT(run->out(), HasSubstr("[0] saved\n"));
 }
 
 TEST_F(DdprunTest, AConsoleThatIsGoneEndsNothing) {

@@ -42,6 +42,18 @@ TEST(AgentEventsTest, ANotice) {
   EXPECT_FALSE(EventOf(told, state)) << "it is over";
 }
 
+TEST(AgentEventsTest, WhatWorkersLeftBehind) {
+  SupervisorState state;
+  state.round = Round(3);
+  const Json left = Line(EventOf(
+      LeftBehind{.signal = SIGTERM, .remaining = {}, .processes = {"a (pid 1)", "b (pid 2)"}},
+      state));
+  EXPECT_EQ(left["event"], "workers.left_behind");
+  EXPECT_EQ(left["round"], 3);
+  EXPECT_EQ(left["signal"], "SIGTERM");
+  EXPECT_EQ(left["reason"], "a (pid 1), b (pid 2)");
+}
+
 TEST(AgentEventsTest, ARoundAndItsWorkers) {
   SupervisorState state;
   EXPECT_EQ(Line(EventOf(Round(1), state))["world_size"], 8);

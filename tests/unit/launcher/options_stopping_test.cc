@@ -138,6 +138,13 @@ TEST(OptionsStoppingTest, EachTimeHasItsOwnFlagAndOneForBoth) {
   EXPECT_THAT(Error("--restart-timeout 90000"), HasSubstr("up to 86400"));
 }
 
+TEST(OptionsStoppingTest, WhatIsLeftBehindHasATimeOfItsOwn) {
+  EXPECT_EQ(Good("--term-timeout 90").leftover_timeout, seconds(5));
+  EXPECT_EQ(Good("--leftover-timeout 600").leftover_timeout, minutes(10));
+  EXPECT_EQ(Good("--leftover-timeout 0").leftover_timeout, milliseconds(0)) << "SIGTERM at once";
+  EXPECT_THAT(Error("--leftover-timeout=-1"), HasSubstr("a number of seconds above 0"));
+}
+
 TEST(OptionsStoppingTest, ATimeMayHaveAUnit) {
   EXPECT_EQ(Good("--term-timeout 90s").shutdown_timeout, seconds(90));
   EXPECT_EQ(Good("--term-timeout 250ms").shutdown_timeout, milliseconds(250));
