@@ -176,6 +176,9 @@ inline constexpr std::chrono::seconds kPeersSpeakMax{2};
 inline constexpr std::chrono::seconds kSilentStartMax{60};
 // Messages that are read of a worker in one turn of the loop.
 inline constexpr int kProgressMessagesMax = 64;
+// A spare worker that has not been started so long after the other workers of its round have ended
+// is given up: the disk of its program hangs.
+inline constexpr std::chrono::seconds kSpareStartTimeout{5};
 // Parked workers that end one after another without being of use, before no other is started.
 inline constexpr int kParkedFailuresMax = 3;
 // For the modules of --preload, from a slow file server too; workers that import them themselves

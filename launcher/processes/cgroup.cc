@@ -122,6 +122,16 @@ void KillCgroup(const std::string& path) {
   if (!path.empty()) Write(path + "/cgroup.kill", "1");
 }
 
+void WorkerCgroup::Kill() {
+  if (!path_.empty()) killed_.push_back(std::exchange(path_, ""));
+  for (const std::string& path : killed_) KillCgroup(path);
+}
+
+void WorkerCgroup::Remove(bool keep) {
+  if (!keep && !path_.empty()) killed_.push_back(std::exchange(path_, ""));
+  for (const std::string& path : std::exchange(killed_, {})) RemoveCgroup(path);
+}
+
 void RemoveCgroup(const std::string& path) {
   if (path.empty()) return;
   for (const std::string& folder : FoldersIn(path)) RemoveCgroup(folder);

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/values/session_types.h"
@@ -47,5 +49,23 @@ class RunCgroup {
 // The same for one round's folder; an empty path does nothing.
 void KillCgroup(const std::string& path);
 void RemoveCgroup(const std::string& path);
+
+// The cgroup in which a node's workers live. One that was killed is never used again: the kernel
+// also kills whatever is started in it later (Linux 6.18).
+class WorkerCgroup {
+ public:
+  // For new workers; empty: they are started in no cgroup of their own.
+  const std::string& path() const { return path_; }
+  void Enter(std::string path) { path_ = std::move(path); }
+
+  // Sends SIGKILL to all processes in it, and in those that were killed before.
+  void Kill();
+  // Removes those that were killed, and without `keep` this one too, unless they contain processes.
+  void Remove(bool keep);
+
+ private:
+  std::string path_;
+  std::vector<std::string> killed_;
+};
 
 }  // namespace ddprun

@@ -211,7 +211,7 @@ bool Workers::SweepOrphans(bool kept, TimePoint now, std::vector<Event>& events)
     for (const pid_t pid : *left) said.processes.push_back(NameOfProcess(pid));
     events.push_back(std::move(said));
   }
-  if (kills && !kept) KillCgroup(cgroup_);
+  if (kills && !kept) cgroup_.Kill();
   if (!left.has_value()) return true;
   for (const pid_t pid : *left) {
     if (signal == SIGKILL || (signal == SIGTERM && terminated_.insert(pid).second))
@@ -227,11 +227,12 @@ bool Workers::SweepOrphans(bool kept, TimePoint now, std::vector<Event>& events)
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
-  if (!round_live_ || IsStarting() || parking_.has_value()) return;
+  if (!round_live_ || IsStarting()) return;
   for (int i = 0; i < count(); ++i) {
     const bool ends = end_all_ ? processes_.IsLive(static_cast<std::size_t>(i)) : IsRunning(i);
     if (ends) return;
   }
+  if (WaitsForSpare(now)) return;
   const bool kept = AnyKept();
   if (!SweepOrphans(kept, now, events)) return;
   // Reports the ends before the end of the round.
@@ -241,7 +242,7 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   if (awaits_evidence_) return;
   leftovers_.reset();
   log_mux_.EndRound(KeptFlags(), now);  // epoll drops closed pipes
-  if (!kept) RemoveCgroup(std::exchange(cgroup_, ""));
+  cgroup_.Remove(/*keep=*/kept);
   for (int i = 0; i < count(); ++i) {
     if (processes_.IsLive(static_cast<std::size_t>(i))) continue;
     progress_.Close(i);
@@ -254,13 +255,13 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
 void Workers::Kill(bool keep, TimePoint now, std::vector<Event>& events) {
   // Those that have had another signal get this one too.
   for (Worker& worker : workers_) worker.signaled = false;
+  if (!keep) AbandonSpare();
   Stop(SIGKILL, keep, now, events);
   for (int i = 0; i < count(); ++i) {
     // Asked to leave the round, it has not.
     if (keep && IsRunning(i)) processes_.SignalGroup(static_cast<std::size_t>(i), SIGKILL);
   }
-  if (!AnyKept() || !keep) KillCgroup(cgroup_);
-  if (!keep) parker_.Cancel();
+  if (!AnyKept() || !keep) cgroup_.Kill();
   if (starting_ != Starting::kProcesses) return;
   // Only the spawner knows a process that waits for its program's disk.
   spawner_.Cancel();
@@ -300,7 +301,7 @@ void Workers::ReportStuckProcess(pid_t pid, std::chrono::seconds after_kill) {
 void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
   ReapHeld(now, events);
   // Processes of the spawners are not known here yet.
-  if (IsStarting() || parking_.has_value()) return;
+  if (IsStarting() || (parking_.has_value() && !spare_given_up_)) return;
   FinishIfAllGone(now, events);
   ReapOrphans([this](pid_t pid) { return IsKnown(pid); });
 }

@@ -269,10 +269,38 @@ void Workers::TakeParked(TimePoint now, std::vector<Event>& events) {
   processes_.Adopt(static_cast<std::size_t>(worker), std::move(spawned->front()));
   parking_ends_ = {};
   parking_cgroup_.Reset();
+  spare_deadline_.reset();
+  if (std::exchange(spare_given_up_, false)) Of(worker).signaled = true;
   Watch(worker);
   if (!processes_.IsLive(static_cast<std::size_t>(worker))) EndParked(worker);
-  if (end_all_) processes_.SignalGroup(static_cast<std::size_t>(worker), SIGKILL);
+  if (end_all_ || Of(worker).signaled)
+    processes_.SignalGroup(static_cast<std::size_t>(worker), SIGKILL);
+  // One that was killed while it waited for its program must not count as one that is kept.
+  ReapWorker(worker, now, events);
   FinishIfAllGone(now, events);
+}
+
+// All others of the round have ended. A spare that is just being started is waited for, since only
+// its spawner knows it from an orphan; but not for ever: the disk of its program may hang.
+bool Workers::WaitsForSpare(TimePoint now) {
+  if (!parking_.has_value() || spare_given_up_) return false;
+  if (!spare_deadline_.has_value()) spare_deadline_ = now + kSpareStartTimeout;
+  if (now < *spare_deadline_) return true;
+  console_.WriteLine(
+      OutputStream::kErr,
+      absl::StrCat("ddprun: a spare worker is given up, because it could not be started within ",
+                   kSpareStartTimeout.count(), " s: the disk of ",
+                   config_.program_of(StandsFor(*parking_)).path,
+                   " does not answer; check that disk"));
+  AbandonSpare();
+  return false;
+}
+
+// It is killed with the orphans; should its spawner still return it, then it is killed as well.
+void Workers::AbandonSpare() {
+  parker_.Cancel();
+  spare_given_up_ = parking_.has_value();
+  spare_deadline_.reset();
 }
 
 }  // namespace ddprun

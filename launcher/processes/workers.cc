@@ -121,8 +121,9 @@ void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
     for (const std::string& note : fork_server_->TakeNotes())
       console_.WriteLine(OutputStream::kErr, note);
   }
-  if (awaits_evidence_ || (next_sweep_.has_value() && *next_sweep_ <= now))
-    FinishIfAllGone(now, events);
+  const bool is_due = (next_sweep_.has_value() && *next_sweep_ <= now) ||
+                      (spare_deadline_.has_value() && *spare_deadline_ <= now);
+  if (awaits_evidence_ || is_due) FinishIfAllGone(now, events);
   ContinueSpawn(now, events);
   TakeParked(now, events);
   SignalNotice(now);
@@ -166,7 +167,7 @@ void Workers::ReportLateStart() {
 std::optional<TimePoint> Workers::NextDeadline() const {
   const bool waits_for_start = IsStarting() && starting_deadline_ != TimePoint::max();
   return Earliest({next_sweep_, waits_for_start ? std::optional(starting_deadline_) : std::nullopt,
-                   EvidenceDeadline(), next_handler_look_});
+                   EvidenceDeadline(), next_handler_look_, spare_deadline_});
 }
 
 WorkerEnv Workers::EnvironmentOf(int worker) const {
@@ -247,7 +248,8 @@ void Workers::NoteMissingRank() const {
 }
 
 OwnedFd Workers::OpenCgroup() const {
-  return OwnedFd(cgroup_.empty() ? -1 : open(cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string& path = cgroup_.path();
+  return OwnedFd(path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 // Those of the round that are not there yet. The others hear of the round first, and prepare for it
@@ -266,8 +268,8 @@ void Workers::StartProcesses(TimePoint now) {
   NoteMissingRank();
   oom_watch_.Begin();
   // Workers that are kept stay in their cgroup, and new ones come to them.
-  if (config_.cgroup != nullptr && cgroup_.empty())
-    cgroup_ = config_.cgroup->MakeRound(start_.round);
+  if (config_.cgroup != nullptr && cgroup_.path().empty())
+    cgroup_.Enter(config_.cgroup->MakeRound(start_.round));
   if (spawning_.empty()) return;  // ContinueSpawn() finds nothing to wait for
   spawn_cgroup_ = OpenCgroup();
   const std::vector<std::string> inherited = OwnEnviron();

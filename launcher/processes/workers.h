@@ -157,7 +157,7 @@ class Workers {
   void Kill(bool keep, TimePoint now, std::vector<Event>& events);
 
   // The folder of the workers' cgroup; empty: none.
-  const std::string& cgroup() const { return cgroup_; }
+  const std::string& cgroup() const { return cgroup_.path(); }
 
   // Handles a ready descriptor of worker `ready.worker`. Appends ends to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
@@ -258,6 +258,8 @@ class Workers {
   void ParkWorkers();
   absl::Status Park(int worker);
   void TakeParked(TimePoint now, std::vector<Event>& events);
+  bool WaitsForSpare(TimePoint now);
+  void AbandonSpare();
   std::vector<bool> KeptFlags() const;
   bool AnyKept() const;
 
@@ -294,7 +296,7 @@ class Workers {
   std::vector<Worker> workers_;
   ProcessSet processes_;
   ProgressSockets progress_;
-  std::string cgroup_;  // while there are workers
+  WorkerCgroup cgroup_;  // while there are workers
   // The workers' pidfds. The kernel returns ready ones in the order in which they became ready, and
   // so dead workers in their order of death.
   Poller ends_;
@@ -325,6 +327,8 @@ class Workers {
   LogMux::WriteEnds parking_ends_;
   OwnedFd parking_cgroup_;
   Spawner parker_;
+  std::optional<TimePoint> spare_deadline_;  // all others have ended, and it is waited for
+  bool spare_given_up_ = false;
   bool prepares_ = false;  // between Prepare() and Spawn()
   std::optional<bool> reported_keeping_;
   int parked_ = 0;           // so far

@@ -90,3 +90,33 @@ def test_a_slow_reader_and_a_tmpdir_that_hangs_hold_no_worker_up(faults, tmp_pat
     assert process.returncode == 0, err
     assert out.count("\n") == 1000000 and err == ""
     assert faults.hits() == []
+
+
+# Its worker says that it can be kept, so that a spare is parked; the second exec of ddprun's agent is the spare's, and hangs.
+KEPT = """
+import os, pathlib, socket, sys, time
+
+if os.environ["DDPRUN_ROUND"] == "2":
+    sys.exit(0)
+agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+agent.connect(os.environ["DDPRUN_NOTIFY_SOCKET"])
+agent.send(b"KEEP=1")
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_a_spare_that_hangs_holds_up_no_round(faults, tmp_path, code):
+    (tmp_path / "job.py").write_text(KEPT)
+    faults.set("exec hang program=ddprun from=2 times=1")
+    words = ["--standalone", "--max-restarts", 1, "--spares", 1, tmp_path / "job.py", tmp_path / "go", code]
+    process = start([DDPRUN, *words], env=clean_environment(**faults.env()))
+    faults.wait_for_hit("exec hang")
+    (tmp_path / "go").touch()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "a spare worker is given up, because it could not be started within 5 s: the disk of " in err
+    assert ("restart 1 of 1 as round 2: rank 0" in err) == (code == 5)
+    assert "SIGKILL" not in err
