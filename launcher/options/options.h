@@ -133,6 +133,12 @@ struct NoticeOptions {
   int worker_signal = 0;               // to each worker on a notice; 0: none
 };
 
+// Who gets the signal that ends a worker: its process alone, or its process group. kAuto: the
+// process alone where ddprun itself runs Python, whose data loaders would die of the signal before
+// the program can save; else the group, because a shell acts on a signal only when its child has
+// ended.
+enum class SignalScope { kAuto, kWorker, kGroup };
+
 struct StopOptions {
   std::vector<int> end_signals;        // that end the run
   std::vector<int> forwarded_signals;  // only forwarded to the workers
@@ -145,6 +151,7 @@ struct StopOptions {
   }
   std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
   std::chrono::milliseconds restart_timeout{0};   // before another round
+  SignalScope signal_scope = SignalScope::kAuto;
   // For what workers that ended with 0 left behind, to end by itself before SIGTERM.
   std::chrono::milliseconds leftover_timeout{0};
 };

@@ -102,6 +102,9 @@ void RejectCommon(Reader& reader, const char* flag, const std::vector<int>& sign
 const std::vector<Flag> kStopFlags = {
     {"--signals-to-handle", 0, "NAME,...",
      "Signals that end the run (SIGTERM,SIGINT,SIGHUP,SIGQUIT); a second one kills the workers."},
+    {"--signal-scope", 0, "worker|group",
+     "Who gets the signal that ends workers: each worker alone (if ddprun runs Python), or its "
+     "process group (else)."},
     {"--forward-signals", 0, "NAME,...",
      "Signals to pass on to each worker, such as SIGUSR1,SIGUSR2 (none)."},
     {"--notice-on-signal", 0, "NAME,...",
@@ -140,6 +143,9 @@ StopOptions ReadStopOptions(Reader& reader) {
   const auto both = reader.Seconds("--term-timeout", kTermSecondsMax).value_or(kTermTimeoutDefault);
   options.shutdown_timeout = reader.Seconds("--shutdown-timeout", kTermSecondsMax).value_or(both);
   options.restart_timeout = reader.Seconds("--restart-timeout", kTermSecondsMax).value_or(both);
+  options.signal_scope = reader.Choice<SignalScope>(
+      "--signal-scope", {{"worker", SignalScope::kWorker}, {"group", SignalScope::kGroup}},
+      SignalScope::kAuto);
   const Value* leftover = reader.Find("--leftover-timeout");
   options.leftover_timeout = kLeftoverTimeoutDefault;
   if (leftover != nullptr) {

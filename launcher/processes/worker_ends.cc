@@ -116,9 +116,23 @@ void Workers::AskToEnd(int signal, bool keep) {
       continue;
     }
     worker.signaled = true;
-    processes_.SignalGroup(index, signal);
+    if (SignalsGroup(i, signal)) {
+      processes_.SignalGroup(index, signal);
+    } else {
+      processes_.SignalProcess(index, signal);
+    }
     processes_.SignalGroup(index, SIGCONT);  // a stopped process could not act on the signal
   }
+}
+
+bool Workers::SignalsGroup(int worker, int signal) const {
+  const SignalScope scope = config_.options.stopping.signal_scope;
+  if (signal == SIGKILL || scope == SignalScope::kGroup) return true;
+  if (scope == SignalScope::kWorker) return false;
+  const int local_rank = StandsFor(worker);
+  const bool wrapped = !IsParked(worker) &&
+                       FindWrap(config_.options.wraps, start_.rank_first + local_rank) != nullptr;
+  return wrapped || !config_.program_of(local_rank).is_python;
 }
 
 bool Workers::WasStopped(int worker, const Outcome& outcome) const {

@@ -131,9 +131,10 @@ class Workers {
   // Sends SIGKILL to one worker's process group.
   void KillOne(int local_rank, TimePoint now, std::vector<Event>& events);
 
-  // Sends a signal to all process groups that have not had it. Workers that have ended before are
-  // reported first: later ends are caused by this agent. `keep`: workers that can be kept are told
-  // that the round is broken instead, and those that have left it or are parked stay.
+  // Sends a signal to all workers that have not had it, as --signal-scope says. Workers that have
+  // ended before are reported first: later ends are caused by this agent. `keep`: workers that can
+  // be kept are told that the round is broken instead, and those that have left it or are parked
+  // stay.
   void Stop(int signal, bool keep, TimePoint now, std::vector<Event>& events);
 
   // Readable when a worker has ended: Source::kWorkerEnd.
@@ -277,6 +278,7 @@ class Workers {
   std::vector<bool> WorkersWithRecord() const;
   bool WasStopped(int worker, const Outcome& outcome) const;
   void AskToEnd(int signal, bool keep);
+  bool SignalsGroup(int worker, int signal) const;
   std::optional<std::vector<pid_t>> Orphans() const;
   bool AllSucceeded() const;
   bool SweepOrphans(bool kept, TimePoint now, std::vector<Event>& events);

@@ -138,7 +138,7 @@ struct ParkWorkers {};  // as many as this node has ranks, for the next round
 struct ExamineWorkers {
   std::chrono::milliseconds silent{0};
 };
-struct TerminateWorkers {  // `signal` to every worker's process group
+struct TerminateWorkers {  // `signal` to every worker, or its process group (--signal-scope)
   int signal = SIGTERM;
   bool keep = false;  // those that can be kept are told that the round is broken instead
 };

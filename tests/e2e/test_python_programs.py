@@ -4,7 +4,9 @@
 import json
 import pathlib
 import re
+import signal
 
+import pytest
 from conftest import DDPRUN, TORCHRUN, clean_environment, finish_all, free_port, run, start
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -114,3 +116,37 @@ def test_what_a_recorded_program_raised_is_in_the_verdict(tmp_path):
     assert done.returncode == 1
     assert "the moon is in the wrong phase" in done.stderr
     assert "rank 1" in done.stderr
+
+
+# Its data loader has no handler for SIGTERM, and the rest of the epoch needs it.
+SAVES = """
+import multiprocessing, pathlib, signal, sys
+
+def load(pipe):
+    while True:
+        pipe.send(pipe.recv())
+
+pipe, other = multiprocessing.Pipe()
+multiprocessing.Process(target=load, args=(other,), daemon=True).start()
+other.close()
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+print("ready", flush=True)
+left = 1000
+while left > 0:
+    pipe.send("batch")
+    pipe.recv()
+    left -= bool(told)
+pathlib.Path(sys.argv[1]).write_text("saved")
+"""
+
+
+@pytest.mark.parametrize("flags, saves", [([], True), (["--signal-scope", "worker"], True), (["--signal-scope", "group"], False)])
+def test_a_data_loader_lives_until_the_epoch_is_saved(tmp_path, flags, saves):
+    (tmp_path / "job.py").write_text(SAVES)
+    process = start([DDPRUN, "--standalone", *flags, tmp_path / "job.py", tmp_path / "checkpoint"])
+    assert process.stdout.readline() == "[0] ready\n"
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert (tmp_path / "checkpoint").exists() == saves

@@ -59,6 +59,20 @@ TEST_F(SignalsTest, OneOfOnesOwnChoiceEndsTheRun) {
   EXPECT_THAT(run->err(), HasSubstr("got SIGUSR1"));
 }
 
+TEST_F(SignalsTest, ByDefaultAShellsChildGetsSigtermToo) {
+  const std::string child =
+      "sh -c \"trap 'echo child; exit 0' TERM; echo ready; sleep 100 & wait\"";
+  for (const bool group : {true, false}) {
+    std::vector<std::string> flags = {"sh", "-c", "trap 'echo shell' TERM; " + child + "; exit 0"};
+    if (!group) flags.insert(flags.begin(), {"--signal-scope", "worker", "--term-timeout", "1"});
+    auto run = Launch(flags);
+    ASSERT_TRUE(run->WaitForText("ready"));
+    run->Signal(SIGTERM);
+    EXPECT_EQ(run->Wait(), 143);
+    EXPECT_EQ(run->out().find("child") != std::string::npos, group) << run->out();
+  }
+}
+
 TEST_F(SignalsTest, AnIgnoredOneStaysIgnoredAlsoIfItIsNamed) {
   RunningProcess run({"sh", "-c", "trap '' USR1 USR2; exec \"$@\"", "sh", BuildPath("bin/ddprun"),
                       "--signals-to-handle", "TERM,USR1", "--forward-signals", "USR2", "sh", "-c",

@@ -138,6 +138,13 @@ TEST(OptionsStoppingTest, EachTimeHasItsOwnFlagAndOneForBoth) {
   EXPECT_THAT(Error("--restart-timeout 90000"), HasSubstr("up to 86400"));
 }
 
+TEST(OptionsStoppingTest, WhoGetsTheSignal) {
+  EXPECT_EQ(Good("").signal_scope, SignalScope::kAuto);
+  EXPECT_EQ(Good("--signal-scope worker").signal_scope, SignalScope::kWorker);
+  EXPECT_EQ(Good("--signal-scope group").signal_scope, SignalScope::kGroup);
+  EXPECT_THAT(Error("--signal-scope=all"), HasSubstr("worker or group"));
+}
+
 TEST(OptionsStoppingTest, WhatIsLeftBehindHasATimeOfItsOwn) {
   EXPECT_EQ(Good("--term-timeout 90").leftover_timeout, seconds(5));
   EXPECT_EQ(Good("--leftover-timeout 600").leftover_timeout, minutes(10));
