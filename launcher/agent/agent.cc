@@ -4,7 +4,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <random>
 #include <type_traits>
 
@@ -179,7 +181,9 @@ void Agent::TakeSignal(int number) {
   } else if (sigismember(&config_.notice_signals, number) == 1) {
     events_.push_back(NoticeGiven{config_.options.stopping.notices.grace, SignalName(number)});
   } else {
-    events_.push_back(SignalReceived{number});
+    const std::vector<int>& named = config_.options.stopping.end_signals;
+    const bool is_named = std::find(named.begin(), named.end(), number) != named.end();
+    events_.push_back(SignalReceived{.signal = number, .to_workers = is_named ? number : SIGTERM});
   }
 }
 

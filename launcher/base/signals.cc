@@ -15,6 +15,20 @@ sigset_t NotIgnored(const std::vector<int>& numbers) {
   return set;
 }
 
+sigset_t WithOtherEndSignals(const sigset_t& named, const sigset_t& taken) {
+  std::vector<int> numbers = {SIGHUP,  SIGINT,    SIGQUIT, SIGTERM, SIGUSR1,   SIGUSR2, SIGALRM,
+                              SIGPROF, SIGVTALRM, SIGIO,   SIGPWR,  SIGSTKFLT, SIGXCPU};
+  for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) numbers.push_back(number);
+  sigset_t all = named;
+  for (const int number : numbers) {
+    struct sigaction action {};
+    if (sigismember(&taken, number) == 0 && sigaction(number, nullptr, &action) == 0 &&
+        action.sa_handler == SIG_DFL)
+      sigaddset(&all, number);
+  }
+  return all;
+}
+
 sigset_t Union(const sigset_t& a, const sigset_t& b) {
   sigset_t both;
   sigorset(&both, &a, &b);

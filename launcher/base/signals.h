@@ -11,6 +11,11 @@ namespace ddprun {
 // terminal closes. Read before anything changes a disposition.
 sigset_t NotIgnored(const std::vector<int>& numbers);
 
+// `named` (those of --signals-to-handle, as far as they are not ignored), and all other signals
+// that would end this process by default and are not in `taken`: an end by them is reported by
+// their own name, and not as that of a process that was killed. Faults are left out.
+sigset_t WithOtherEndSignals(const sigset_t& named, const sigset_t& taken);
+
 sigset_t Union(const sigset_t& a, const sigset_t& b);
 
 sigset_t WithChildSignal(sigset_t signals);

@@ -215,11 +215,11 @@ absl::Status CheckRoom(const Agent::Config& config) {
 int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
                absl::Span<char> command_line) {
   // From here on a signal must not end this process before it has cleaned up.
-  config.end_signals = NotIgnored(config.options.stopping.end_signals);
   config.forwarded_signals = NotIgnored(config.options.stopping.forwarded_signals);
   config.notice_signals = NotIgnored(config.options.stopping.notices.signals);
-  const sigset_t signals =
-      Union(config.end_signals, Union(config.forwarded_signals, config.notice_signals));
+  const sigset_t passed = Union(config.forwarded_signals, config.notice_signals);
+  config.end_signals = WithOtherEndSignals(NotIgnored(config.options.stopping.end_signals), passed);
+  const sigset_t signals = Union(config.end_signals, passed);
   config.worker_signal_mask = BlockSignals(signals);
   const absl::StatusOr<std::string> temp_dir = MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);

@@ -435,8 +435,9 @@ int RunHosts(const Options& options, const std::string& own_path,
   config.head.join_timeout = options.join_timeout;
   config.head.term_timeout = options.stopping.shutdown_timeout;
   config.head.stop_signal = StopSignal(options.stopping);
-  config.end_signals = NotIgnored(options.stopping.end_signals);
   config.forwarded_signals = NotIgnored(options.stopping.passed_signals());
+  config.end_signals =
+      WithOtherEndSignals(NotIgnored(options.stopping.end_signals), config.forwarded_signals);
   config.signal_mask = BlockSignals(Union(config.end_signals, config.forwarded_signals));
   HostsRun run(std::move(config));
   // After HostsRun has taken down the limit that the nodes of this machine are started with.

@@ -343,7 +343,7 @@ void Stepper::operator()(const SignalReceived& event) {
     case Phase::kStopping:
       // Workers receive the same signal, as under torchrun: SIGINT is Python's KeyboardInterrupt,
       // SIGUSR1 a scheduler's request to write a checkpoint.
-      LeaveRun(event.signal, event.signal);
+      LeaveRun(event.signal, event.to_workers);
       if (s_.workers_live) {
         effects_.push_back(PrintNote{absl::StrCat(
             "got ", SignalName(event.signal), ": the workers have ",

@@ -106,6 +106,7 @@ struct AllGone {
 
 struct SignalReceived {
   int signal = 0;
+  int to_workers = signal;  // SIGTERM for one that is not in --signals-to-handle
 };
 
 // This machine will be taken away: a notice came, by a signal or a file.

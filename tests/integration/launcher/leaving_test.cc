@@ -46,7 +46,7 @@ class LeavingTest : public DdprunPortTest {
 
 TEST_F(LeavingTest, ANodeThatDoesNotHostHearsThatItHasLeft) {
   for (const auto& [signal, name, exit_code] :
-       {std::tuple{SIGINT, "SIGINT", 130}, {SIGTERM, "SIGTERM", 143}}) {
+       {std::tuple{SIGINT, "SIGINT", 130}, {SIGTERM, "SIGTERM", 143}, {SIGUSR1, "SIGUSR1", 138}}) {
     StartBoth();
     second_->Signal(signal);
     ASSERT_TRUE(second_->WaitForText("saving")) << second_->err();

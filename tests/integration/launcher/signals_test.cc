@@ -59,6 +59,34 @@ TEST_F(SignalsTest, OneOfOnesOwnChoiceEndsTheRun) {
   EXPECT_THAT(run->err(), HasSubstr("got SIGUSR1"));
 }
 
+// Slurm's --signal, a limit of CPU time, a power supply: the run's own words are the shell's.
+TEST_F(SignalsTest, OneThatNobodyNamedEndsTheRunByItsOwnName) {
+  for (const auto& [number, name] : {std::pair<int, std::string>{SIGUSR1, "SIGUSR1"},
+                                     {SIGUSR2, "SIGUSR2"},
+                                     {SIGXCPU, "SIGXCPU"},
+                                     {SIGALRM, "SIGALRM"},
+                                     {SIGPWR, "SIGPWR"},
+                                     {SIGRTMIN + 3, "signal " + std::to_string(SIGRTMIN + 3)}}) {
+    auto run = Launch({"sh", "-c", "trap 'echo saved; exit 0' TERM; echo ready; sleep 100 & wait"});
+    ASSERT_TRUE(run->WaitForText("ready"));
+    run->Signal(number);
+    EXPECT_EQ(run->Wait(), 128 + number);
+    EXPECT_THAT(run->out(), HasSubstr("saved"));
+    EXPECT_THAT(run->err(), HasSubstr(" got " + name +
+                                      "\n  exit code: " + std::to_string(128 + number) + "\n"));
+  }
+}
+
+TEST_F(SignalsTest, TheSameOfAHead) {
+  auto run = Launch({"-H", "localhost", "sh", "-c",
+                     "trap 'echo saved; exit 0' TERM; echo ready; sleep 100 & wait"});
+  ASSERT_TRUE(run->WaitForText("ready")) << run->err();
+  run->Signal(SIGUSR1);
+  EXPECT_EQ(run->Wait(), 128 + SIGUSR1);
+  EXPECT_THAT(run->out(), HasSubstr("saved"));
+  EXPECT_THAT(run->err(), HasSubstr("got SIGUSR1"));
+}
+
 TEST_F(SignalsTest, ByDefaultAShellsChildGetsSigtermToo) {
   const std::string child =
       "sh -c \"trap 'echo child; exit 0' TERM; echo ready; sleep 100 & wait\"";

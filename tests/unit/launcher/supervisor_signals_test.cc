@@ -27,6 +27,20 @@ TEST_F(SupervisorTest, ASignalLeavesTheRunAndStopsTheWorkers) {
   EXPECT_THAT(TheEnd().text, HasSubstr("SIGINT"));
 }
 
+TEST_F(SupervisorTest, WorkersGetSigtermForASignalThatTheyDoNotExpect) {
+  config_.hosts_service = true;
+  Feed(StartOf(1));
+  Feed(SignalReceived{.signal = SIGXCPU, .to_workers = SIGTERM});
+  EXPECT_EQ(Reports<Leave>()[0].reason.signal, SIGXCPU);
+  ASSERT_EQ(Of<TerminateWorkers>(last_).size(), 1u);
+  EXPECT_EQ(Of<TerminateWorkers>(last_)[0].signal, SIGTERM);
+  Feed(Stopped(0));
+  Feed(AllGone{});
+  Feed(SessionEnded{absl::OkStatus()});
+  EXPECT_EQ(TheEnd().exit_code, 128 + SIGXCPU);
+  EXPECT_THAT(TheEnd().text, HasSubstr("got SIGXCPU\n"));
+}
+
 Finish LeftBy(int signal) {
   Verdict verdict;
   verdict.cause.emplace();
