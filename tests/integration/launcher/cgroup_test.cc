@@ -47,10 +47,14 @@ TEST_F(CgroupRunTest, WhatNobodyIsLeftToEndTheNextOneEnds) {
   ASSERT_TRUE(std::filesystem::exists(folder)) << folder;
   const pid_t agent = AgentOf(*run);
   const pid_t keeper = KeeperOf(*run);
+  const ProcessWatch agent_end(agent);
+  const ProcessWatch keeper_end(keeper);
   for (const pid_t pid : {agent, keeper, run->pid()})
     kill(pid, SIGSTOP);  // none sees the others go
   for (const pid_t pid : {agent, keeper, run->pid()}) kill(pid, SIGKILL);
   EXPECT_EQ(run->Wait(), 137);
+  // As long as one of them lives, the cgroup is locked, and the next one leaves it alone.
+  ASSERT_TRUE(agent_end.WaitForEnd() && keeper_end.WaitForEnd());
 
   auto next = Launch({"true"});
   EXPECT_EQ(next->Wait(), 0);
