@@ -53,6 +53,7 @@ Agent::Agent(Config config)
       {.on_ended = [this](int local_rank, const auto& message,
                           TimePoint now) { return watch_.OnWorkerEnded(local_rank, message, now); },
        .now = [this] { return watch_.Places(); },
+       .of = [this](int local_rank) { return watch_.PlaceOf(local_rank); },
        .missing = [this] { return watch_.WithoutPlace(); },
        .on_dumps = [this](const DumpedPlaces& places) { watch_.OnDumps(places); }});
 }

@@ -151,6 +151,14 @@ std::vector<RanksInPlace> HangWatch::PlacesBesideOthers(int rank_first) const {
   return places;
 }
 
+std::vector<RanksInPlace> HangWatch::PlaceOf(int local_rank, int rank_first) const {
+  std::vector<RanksInPlace> places;
+  if (static_cast<std::size_t>(local_rank) >= workers_.size()) return places;
+  const CollectivePlace* place = PlaceOf(workers_[static_cast<std::size_t>(local_rank)]);
+  if (place != nullptr) AddPlace(rank_first + local_rank, *place, places);
+  return places;
+}
+
 std::vector<int> HangWatch::WithoutPlace() const {
   std::vector<int> local_ranks;
   for (std::size_t i = 0; i < workers_.size(); ++i) {

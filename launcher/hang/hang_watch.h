@@ -49,6 +49,9 @@ class HangWatch {
   // node may wait for them.
   std::vector<RanksInPlace> PlacesBesideOthers(int rank_first) const;
 
+  // Of one worker; empty: it has reported no place.
+  std::vector<RanksInPlace> PlaceOf(int local_rank, int rank_first) const;
+
   // The last that it has reported is that it waits in a collective.
   bool WaitsInCollective(int local_rank) const;
 

@@ -39,6 +39,9 @@ class WorkerWatch {
   void OnDumps(const DumpedPlaces& places);
   // Where this node's workers wait.
   std::vector<RanksInPlace> Places() const { return watch_.Places(start_.rank_first); }
+  std::vector<RanksInPlace> PlaceOf(int local_rank) const {
+    return watch_.PlaceOf(local_rank, start_.rank_first);
+  }
   // Where this node's workers were when the round broke, or they had all ended: workers of other
   // nodes may wait for them.
   std::vector<RanksInPlace> TakePlaces() { return std::exchange(places_, {}); }

@@ -332,12 +332,15 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom,
   ended.oom = std::move(oom);
   ended.asked_by = Of(local_rank).asked_by;
   const bool in_collective = FailedInCollective(local_rank, ended, now);
-  if (IsSuccess(ended.outcome)) return evidence_.Add(std::move(ended));
+  ended.last_lines = log_mux_.LastLinesOf(local_rank);
+  if (IsSuccess(ended.outcome)) {
+    if (places_.of) ended.places = places_.of(local_rank);
+    return evidence_.Add(std::move(ended));
+  }
   ended.stopped = WasStopped(local_rank, ended.outcome);
   if (!ended.stopped && places_.now) ended.places = places_.now();
   if (!ended.stopped && in_collective && !stopping_) LetPeersSpeak(now);
   if (!ended.stopped && !stopping_) ReadDumpsOfFailure(local_rank, now);
-  ended.last_lines = log_mux_.LastLinesOf(local_rank);
   WorkerEvidence::Question question{.record_file = Of(local_rank).error_file,
                                     .cpu_seconds = cpu_seconds,
                                     .is_python = config_.program_of(local_rank).is_python};

@@ -89,7 +89,8 @@ class Workers {
     std::function<bool(int local_rank, const std::optional<ProgressMessage>& message,
                        TimePoint now)>
         on_ended;
-    std::function<std::vector<RanksInPlace>()> now;  // where all wait
+    std::function<std::vector<RanksInPlace>()> now;               // where all wait
+    std::function<std::vector<RanksInPlace>(int local_rank)> of;  // where one was last
     // The workers that have not said where they are, and what their flight recorders have.
     std::function<std::vector<int>()> missing;
     std::function<void(const DumpedPlaces&)> on_dumps;

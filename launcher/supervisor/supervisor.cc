@@ -73,6 +73,7 @@ void Stepper::BeginRound(const Start& start) {
   s_.round = start;
   s_.failure.reset();
   s_.ends.clear();
+  s_.succeeded.clear();
   s_.stop_cause.reset();
   s_.waiting_reason.clear();
   s_.notice_deadline.reset();
@@ -111,6 +112,7 @@ void Stepper::operator()(const Stop& stop) {
       if (stop.round != RoundNow()) return;
       s_.stop_cause = stop.cause;
       s_.stop_asked = true;
+      ReportEarlyEnd(stop.cause);
       // Unlike this node's own failure, Stop states whether another round follows.
       StopWorkers(stop);
       if (!s_.workers_live) return AnswerStop();
@@ -195,6 +197,7 @@ void Stepper::operator()(const SessionEnded& ended) {
 
 void Stepper::operator()(const WorkerEnded& ended) {
   s_.ends.push_back(ToWorkerEnds(ended));
+  if (IsSuccess(ended.outcome)) s_.succeeded.push_back(ended);
   switch (s_.phase) {
     case Phase::kRunning:
     case Phase::kExamining:

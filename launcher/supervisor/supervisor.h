@@ -57,8 +57,9 @@ struct WorkerEnded {
   std::string traceback;
   std::optional<OomKill> oom;
   std::string core_file;
-  std::vector<RanksInPlace> places;  // where this node's workers wait, if any
-  std::string asked_by;              // who asked for its end, by a fault; empty: nobody
+  // Where this node's workers wait, if any; of one that exited with code 0 where it was itself.
+  std::vector<RanksInPlace> places;
+  std::string asked_by;  // who asked for its end, by a fault; empty: nobody
   EndEvidence evidence;
 };
 
@@ -189,10 +190,11 @@ struct SupervisorState {
 
   // The first of this node's workers that failed by itself in this round, as first_cause.h has it.
   std::optional<Failure> failure;
-  std::vector<WorkerEnds> ends;       // of this round's workers, in order of ending
-  std::optional<Failure> stop_cause;  // why the last round broke, as reported by the service
-  bool stop_asked = false;            // Stop was received and is not answered yet
-  std::optional<Stop> deferred_stop;  // kExamining: applied once the stacks are read,
+  std::vector<WorkerEnds> ends;        // of this round's workers, in order of ending
+  std::vector<WorkerEnded> succeeded;  // of those: others may have waited for them
+  std::optional<Failure> stop_cause;   // why the last round broke, as reported by the service
+  bool stop_asked = false;             // Stop was received and is not answered yet
+  std::optional<Stop> deferred_stop;   // kExamining: applied once the stacks are read,
   std::optional<TimePoint> examine_deadline;  // or at this time
   std::optional<int> signal;                  // that ended this agent's part of the run
   TimePoint signal_time;

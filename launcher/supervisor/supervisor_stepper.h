@@ -69,6 +69,7 @@ class Stepper {
 
   // Reports it, and stops the workers of the round.
   void Fail(Failure failure);
+  void ReportEarlyEnd(const Failure& cause);
 
   // ---- Stopping the workers
 

@@ -7,7 +7,9 @@
 #include "launcher/base/limits.h"
 #include "launcher/supervisor/supervisor_stepper.h"
 #include "launcher/supervisor/verdict.h"
+#include "launcher/supervisor/worker_failure.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/values/first_cause.h"
 #include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
@@ -23,7 +25,8 @@ bool Stepper::IsEcho() const {
 // ---- Stopping the workers
 
 void Stepper::Fail(Failure failure) {
-  s_.failure = std::move(failure);
+  std::optional<Failure> early = FindEarlyEnd(s_.succeeded, failure, *s_.round, config_.host);
+  s_.failure = early ? *std::move(early) : std::move(failure);
   s_.phase = Phase::kStopping;
   // The report comes first, so that the other nodes stop at the same time.
   effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
@@ -32,6 +35,14 @@ void Stepper::Fail(Failure failure) {
   } else {
     Terminate(std::nullopt);
   }
+}
+
+// A worker of another node may have failed because one of this node had ended.
+void Stepper::ReportEarlyEnd(const Failure& cause) {
+  std::optional<Failure> early = FindEarlyEnd(s_.succeeded, cause, *s_.round, config_.host);
+  if (!early || (s_.failure && !TakesThePlaceOf(*early, *s_.failure))) return;
+  s_.failure = *std::move(early);
+  effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
 }
 
 // A stop by a user does not wait for stacks; a corrected cause replaces the deferred one.
@@ -46,6 +57,7 @@ void Stepper::BeginStop(const Stop& stop) {
   s_.examine_deadline.reset();
   s_.stop_cause = stop.cause;
   s_.stop_asked = true;
+  ReportEarlyEnd(stop.cause);
   if (!s_.workers_live) return AnswerStop();
   s_.phase = Phase::kStopping;
   StopWorkers(stop);

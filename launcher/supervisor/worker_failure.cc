@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/worker_failure.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "launcher/supervisor/likely_cause.h"
+#include "rendezvous/values/collectives.h"
+#include "rendezvous/values/divergence.h"
+#include "rendezvous/values/first_cause.h"
+#include "rendezvous/values/rank_ranges.h"
 
 namespace ddprun {
 namespace {
@@ -56,6 +63,25 @@ Failure ToFailure(const WorkerLeft& left, const Start& start, const std::string&
   Failure failure = FailureOf(left, start, host);
   failure.kind = FailureKind::kCollectiveFailed;
   failure.message = left.error;
+  return failure;
+}
+
+std::optional<Failure> FindEarlyEnd(const std::vector<WorkerEnded>& succeeded, const Failure& cause,
+                                    const Start& start, const std::string& host) {
+  if (succeeded.empty() || !MayBeOfEarlyEnd(cause)) return std::nullopt;
+  std::vector<RanksInPlace> places = cause.places;
+  for (const WorkerEnded& ended : succeeded) MergePlaces(ended.places, places);
+  const std::optional<Divergence> missed = FindDivergence(places);
+  if (!missed || missed->called) return std::nullopt;
+  const auto is_missed = [&](const WorkerEnded& ended) {
+    return Contains(missed->ranks, start.rank_first + ended.local_rank);
+  };
+  const auto found = std::find_if(succeeded.begin(), succeeded.end(), is_missed);
+  if (found == succeeded.end()) return std::nullopt;
+  Failure failure = FailureOf(*found, start, host);
+  failure.kind = FailureKind::kWorkerEndedEarly;
+  failure.exit_code = ToExitCode(cause);
+  failure.places = std::move(places);
   return failure;
 }
 

@@ -51,7 +51,8 @@ void KeepOwnPlaces(const RankRange& own, std::vector<RanksInPlace>& places) {
 // Fields of other kinds of failures would change the evaluation.
 void DropForeignFields(Failure& failure) {
   const FailureKind kind = failure.kind;
-  const bool has_code = kind == FailureKind::kWorkerExited || kind == FailureKind::kSpawnFailed;
+  const bool has_code = kind == FailureKind::kWorkerExited || kind == FailureKind::kSpawnFailed ||
+                        kind == FailureKind::kWorkerEndedEarly;
   failure.exit_code = has_code ? ClampExitCode(failure.exit_code) : 0;
   if (kind != FailureKind::kWorkerSignaled) {
     failure.signal = 0;

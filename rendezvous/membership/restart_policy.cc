@@ -95,7 +95,8 @@ void MakeRoom(std::map<std::string, HostFailures>& hosts) {
 
 bool IsWorkersEnd(FailureKind kind) {
   return kind == FailureKind::kWorkerExited || kind == FailureKind::kWorkerSignaled ||
-         kind == FailureKind::kSpawnFailed || kind == FailureKind::kWorkerHung;
+         kind == FailureKind::kSpawnFailed || kind == FailureKind::kWorkerHung ||
+         kind == FailureKind::kWorkerEndedEarly;
 }
 
 // ---- The budget

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "rendezvous/values/collectives.h"
+#include "rendezvous/values/rank_ranges.h"
 
 namespace ddprun {
 namespace {
@@ -157,6 +158,10 @@ Nature NatureOf(const Failure& failure) {
   }
 }
 
+bool MayBeOfEarlyEnd(const Failure& failure) {
+  return failure.hang.has_value() || NatureOf(failure) == Nature::kSymptom;
+}
+
 bool EndsInTraceback(const std::vector<std::string>& last_lines) {
   bool in_traceback = false;
   bool had_exception = false;
@@ -198,9 +203,7 @@ bool IsBehind(const Progress& a, const Progress& b) {
 
 static const CollectivePlace* PlaceOf(const Failure& failure) {
   for (const RanksInPlace& entry : failure.places) {
-    for (const RankRange& range : entry.ranks) {
-      if (range.first <= failure.rank && failure.rank <= range.last) return &entry.place;
-    }
+    if (Contains(entry.ranks, failure.rank)) return &entry.place;
   }
   return nullptr;
 }
@@ -225,6 +228,7 @@ void LearnFrom(const Failure& other, Failure& cause) {
 
 bool TakesThePlaceOf(const Failure& later, const Failure& cause) {
   if (later.hang && cause.hang) return IsBehind(later, cause);
+  if (later.kind == FailureKind::kWorkerEndedEarly && MayBeOfEarlyEnd(cause)) return true;
   return NatureOf(cause) == Nature::kSymptom && NatureOf(later) == Nature::kOrigin;
 }
 

@@ -23,6 +23,9 @@ enum class Nature {
 
 Nature NatureOf(const Failure& failure);
 
+// It may have failed because another worker had ended: its peer is gone, or it waits for it.
+bool MayBeOfEarlyEnd(const Failure& failure);
+
 // A worker's output ends with a Python traceback: it has failed, though it may take a while to end.
 bool EndsInTraceback(const std::vector<std::string>& last_lines);
 

@@ -18,6 +18,12 @@ void AddRanks(RankRange range, std::size_t ranges_max, std::vector<RankRange>& r
   if (ranges.size() < ranges_max) ranges.insert(it, range);
 }
 
+bool Contains(const std::vector<RankRange>& ranges, int rank) {
+  return std::any_of(ranges.begin(), ranges.end(), [rank](const RankRange& range) {
+    return range.first <= rank && rank <= range.last;
+  });
+}
+
 std::int64_t CountRanks(const std::vector<RankRange>& ranges) {
   std::int64_t count = 0;
   for (const RankRange& range : ranges) count += std::int64_t{range.last} - range.first + 1;

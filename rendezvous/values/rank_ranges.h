@@ -14,6 +14,8 @@ namespace ddprun {
 // A range that would be one more than `ranges_max` is dropped.
 void AddRanks(RankRange range, std::size_t ranges_max, std::vector<RankRange>& ranges);
 
+bool Contains(const std::vector<RankRange>& ranges, int rank);
+
 std::int64_t CountRanks(const std::vector<RankRange>& ranges);
 
 // "rank 3", "ranks 0-2, 5", and where `count` is more than the ranges have: "ranks 0-2, 5 and 12

@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/values/collectives.h"
+#include "rendezvous/values/divergence.h"
 
 namespace ddprun {
 namespace {
@@ -85,6 +87,13 @@ std::string HangSentence(const Failure& failure) {
   return text;
 }
 
+std::string EndedEarlySentence(const Failure& failure) {
+  const std::optional<Divergence> missed = FindDivergence(failure.places);
+  return absl::StrCat(WorkerName(failure), " exited with code 0", After(failure.age),
+                      ", while others waited for it in ",
+                      missed ? NameOf(missed->expected) : "a collective");
+}
+
 std::string OnPurpose(const Failure& failure) {
   return failure.asked_by.empty() ? "" : absl::StrCat(" (chaos, asked by ", failure.asked_by, ")");
 }
@@ -120,6 +129,8 @@ const char* CodeName(FailureKind kind) {
       return "worker_hung";
     case FailureKind::kCollectiveFailed:
       return "collective_failed";
+    case FailureKind::kWorkerEndedEarly:
+      return "worker_ended_early";
   }
   return "";
 }
@@ -130,6 +141,7 @@ int ToExitCode(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kWorkerExited:
     case FailureKind::kSpawnFailed:
+    case FailureKind::kWorkerEndedEarly:
       return ClampExitCode(failure.exit_code);
     case FailureKind::kWorkerSignaled:
     case FailureKind::kNodeInterrupted:
@@ -181,6 +193,8 @@ std::string ToSentence(const Failure& failure) {
       return HangSentence(failure);
     case FailureKind::kCollectiveFailed:
       return WithMessage(absl::StrCat(WorkerName(failure), " left the round"), failure.message);
+    case FailureKind::kWorkerEndedEarly:
+      return EndedEarlySentence(failure);
   }
   return "unknown failure";
 }

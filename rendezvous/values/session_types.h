@@ -37,9 +37,12 @@ enum class FailureKind {
   kJoinTimeout = 6,
   kWorkerHung = 7,        // it was alive and made no progress
   kCollectiveFailed = 8,  // it is alive, has left the round, and can be kept
-  kRunStopped = 20,       // an operator stopped the run; the workers get `signal`
-  kNodeDrained = 21,      // an operator drained the node: no failure, but the end of its round
-  kNodeJoined = 22,       // likewise: the next round has a place for it
+  // It exited with code 0 while others waited for it in a collective; `exit_code` is that of the
+  // failure that this caused.
+  kWorkerEndedEarly = 9,
+  kRunStopped = 20,   // an operator stopped the run; the workers get `signal`
+  kNodeDrained = 21,  // an operator drained the node: no failure, but the end of its round
+  kNodeJoined = 22,   // likewise: the next round has a place for it
 };
 
 // The sign of life that a hung worker did not give.

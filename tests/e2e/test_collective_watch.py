@@ -166,6 +166,50 @@ def test_a_rank_that_fails_ends_those_that_wait_in_a_collective(tmp_path):
     assert cause_of(tmp_path / "verdict")["rank"] == 2
 
 
+LEAVES = """
+import os, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(3))
+if dist.get_rank() == 1:
+    print("the data set is empty, leaving", flush=True)
+    sys.exit(0)
+dist.all_reduce(torch.ones(256))
+time.sleep(600)
+"""
+
+
+def check_the_verdict_begins_with_the_rank_that_left(errors, verdict):
+    cause = cause_of(verdict)
+    assert (cause["kind"], cause["rank"], cause["exit_code"]) == ("worker_ended_early", 1, 1), errors
+    assert cause["last_lines"] == ["the data set is empty, leaving"]
+    first, *rest = errors[errors.index("ddprun: run failed: ") :].splitlines()
+    assert re.fullmatch(
+        r"ddprun: run failed: rank 1 \(.*\) exited with code 0 after .* s, while others waited for it in all_reduce 2, round 1", first
+    )
+    assert "  last lines of rank 1:" in rest and "    the data set is empty, leaving" in rest
+    assert any(re.fullmatch("    ranks? .* exited with code 1", line) for line in rest)
+    assert "    rank 1 had succeeded" not in rest
+
+
+def test_the_verdict_begins_with_the_rank_that_left_early(tmp_path):
+    command = [DDPRUN, "--standalone", "--nproc-per-node", 2, *WARM, "--verdict-file", tmp_path / "verdict"]
+    done = run([*command, write(tmp_path, LEAVES)], env=environment())
+    assert done.returncode == 1, done.stderr
+    check_the_verdict_begins_with_the_rank_that_left(done.stderr, tmp_path / "verdict")
+
+
+def test_the_verdict_begins_with_the_rank_that_left_early_on_another_node(tmp_path):
+    program = write(tmp_path, LEAVES)
+    command = [DDPRUN, "--nnodes", 2, "--nproc-per-node", 1, "--master-addr", "127.0.0.1", "--master-port", free_port(), *WARM]
+    nodes = [
+        start([*command, "--node-rank", rank, "--verdict-file", tmp_path / f"verdict{rank}", program], env=environment())
+        for rank in (0, 1)
+    ]
+    for rank, (_, _, errors) in enumerate(finish_all(nodes, DEADLINE_S)):
+        check_the_verdict_begins_with_the_rank_that_left(errors, tmp_path / f"verdict{rank}")
+
+
 # What a program sees of it: nothing, until it imports torch.distributed.
 PROBE = """
 import json, os, sys

@@ -94,7 +94,7 @@ TEST(ConvertTest, Reports) {
   for (const FailureKind kind :
        {FailureKind::kWorkerExited, FailureKind::kWorkerSignaled, FailureKind::kSpawnFailed,
         FailureKind::kNodeLost, FailureKind::kNodeInterrupted, FailureKind::kJoinTimeout,
-        FailureKind::kWorkerHung}) {
+        FailureKind::kWorkerHung, FailureKind::kWorkerEndedEarly}) {
     ExpectRoundTrip<Report, v1::Report>(WorkerFailed{RoundId{7}, FullFailure(kind)});
   }
   ExpectRoundTrip<Report, v1::Report>(Heartbeat{});

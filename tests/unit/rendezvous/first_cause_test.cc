@@ -97,6 +97,21 @@ TEST(FirstCauseTest, OnlyAnOriginTakesThePlaceOfASymptomOnly) {
   EXPECT_FALSE(TakesThePlaceOf(symptom, symptom));
 }
 
+TEST(FirstCauseTest, AWorkerThatEndedEarlyExplainsSymptomsAndHangs) {
+  Failure early;
+  early.kind = FailureKind::kWorkerEndedEarly;
+  const Failure symptom = Said({"Connection closed by peer"});
+  Failure hung;
+  hung.kind = FailureKind::kWorkerHung;
+  hung.hang.emplace();
+  EXPECT_TRUE(TakesThePlaceOf(early, symptom));
+  EXPECT_TRUE(TakesThePlaceOf(early, hung));
+  EXPECT_FALSE(TakesThePlaceOf(early, Signaled(SIGSEGV)));
+  EXPECT_FALSE(TakesThePlaceOf(early, early));
+  EXPECT_FALSE(TakesThePlaceOf(symptom, early));
+  EXPECT_FALSE(TakesThePlaceOf(hung, early));
+}
+
 TEST(FirstCauseTest, AnOutputThatEndsInATraceback) {
   EXPECT_TRUE(EndsInTraceback(
       {"step 1", "Traceback (most recent call last):", "  File \"a.py\"", "ValueError: no"}));

@@ -93,6 +93,36 @@ TEST_F(CauseTest, RanksOfOtherNodesAddWhereTheyWere) {
             "ranks 0-1 wait in all_reduce 7; rank 3 has not begun it: its last was barrier 6");
 }
 
+TEST_F(CauseTest, AWorkerThatEndedEarlyIsNamedWithWhatTheOthersWaitedIn) {
+  Seal();
+  const auto place = [](int rank, std::optional<std::int64_t> waits) {
+    std::vector<RanksInPlace> places;
+    CollectivePlace at{std::nullopt, {{"0", 6, "barrier"}}};
+    if (waits) at.waits = Collective{"0", *waits, "all_reduce"};
+    AddPlace(rank, at, places);
+    return places;
+  };
+  Failure failure = Symptom(0);
+  failure.places = place(0, 7);
+  run.Reports(a, WorkerFailed{kFirst, failure});
+  Failure early = ExitedWith(1);
+  early.kind = FailureKind::kWorkerEndedEarly;
+  early.rank = 3;
+  early.places = place(3, std::nullopt);
+  run.Reports(b, WorkerFailed{kFirst, early});
+  run.Reports(a, NodeStopped{kFirst, 1, {{EndKind::kExited, 1, 0, 1}}});
+  run.Reports(b, NodeStopped{kFirst, 1, {{EndKind::kSucceeded, 0, 1, 1}}});
+  Stops(c);
+  ASSERT_TRUE(run.Sent<Finish>(a));
+  const Verdict verdict = run.Sent<Finish>(a)->verdict;
+  EXPECT_EQ(ToSentence(*verdict.cause),
+            "rank 3 (local rank 1 on host b) exited with code 0, while others waited for it in "
+            "all_reduce 7");
+  EXPECT_EQ(verdict.exit_code, 1);
+  ASSERT_EQ(verdict.outcomes.size(), 1u) << "the cause is not among the others";
+  EXPECT_EQ(verdict.outcomes[0].kind, EndKind::kExited);
+}
+
 Failure Hung(int rank, std::int64_t step, const std::string& section) {
   Failure failure = ExitedWith(0);
   failure.kind = FailureKind::kWorkerHung;

@@ -98,6 +98,14 @@ TEST(ReportRulesTest, OnlyAHungWorkerHasAHang) {
   EXPECT_TRUE(WorkerFailureFrom(MemberB(), Reported(FailureKind::kWorkerHung)).hang);
 }
 
+TEST(ReportRulesTest, AWorkerThatEndedEarlyHasTheExitCodeOfWhatItCaused) {
+  Failure early = Reported(FailureKind::kWorkerEndedEarly);
+  early.exit_code = 134;
+  const Failure failure = WorkerFailureFrom(MemberB(), early);
+  EXPECT_EQ(failure.kind, FailureKind::kWorkerEndedEarly);
+  EXPECT_EQ(ToExitCode(failure), 134);
+}
+
 TEST(ReportRulesTest, OnlyItsOwnWorkersWaitSomewhere) {
   Failure failure = Reported(FailureKind::kWorkerExited);
   failure.places = {{.ranks = {{0, 1}, {2, 3}}, .place = {}}, {.ranks = {{4, 4}}, .place = {}}};

@@ -40,7 +40,8 @@ TEST(FailureTest, ExitCodesFollowTheShell) {
 TEST(FailureTest, NoFailureHasExitCodeZero) {
   for (const FailureKind kind :
        {FailureKind::kWorkerExited, FailureKind::kWorkerSignaled, FailureKind::kSpawnFailed,
-        FailureKind::kNodeLost, FailureKind::kNodeInterrupted, FailureKind::kJoinTimeout}) {
+        FailureKind::kNodeLost, FailureKind::kNodeInterrupted, FailureKind::kJoinTimeout,
+        FailureKind::kWorkerEndedEarly}) {
     Failure failure;
     failure.kind = kind;
     EXPECT_EQ(ToExitCode(failure), 1);
