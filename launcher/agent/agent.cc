@@ -117,6 +117,8 @@ void Agent::Loop() {
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
     watch_.OnTurn(now, round_runs, events_);
+    if (auto stacks = watch_.TakeStacks(now); stacks.has_value() && session_ != nullptr)
+      session_->Send(*std::move(stacks));
     SendHeartbeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -279,7 +281,7 @@ void Agent::SendHeartbeatIfDue(TimePoint now) {
   std::optional<Heartbeat> heartbeat = watch_.TakeHeartbeat(now);
   const bool due = heartbeat_due_.has_value() && now >= *heartbeat_due_;
   if (session_ == nullptr || (!heartbeat.has_value() && !due)) return;
-  if (!heartbeat.has_value()) heartbeat.emplace();
+  if (!heartbeat.has_value()) heartbeat = watch_.Repeat();
   heartbeat->time = watch_.TimeOfRanks(now);
   session_->Send(*std::move(heartbeat));
   if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;

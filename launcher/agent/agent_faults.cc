@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent: faults that an operator injects on purpose (`ddpctl chaos`).
+// Agent: faults that an operator injects on purpose (`ddpctl chaos`), and questions for stacks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +13,12 @@ namespace ddprun {
 
 void Agent::HandleFault(const Fault& fault, TimePoint now) {
   FaultReport report{.id = fault.id};
+  if (fault.kind == FaultKind::kStacks) {
+    const absl::Status begun = watch_.BeginStacks(fault.id, fault.local_rank, now);
+    report.words = std::string(begun.message());
+    if (!begun.ok() && session_ != nullptr) session_->Send(std::move(report));
+    return;  // the loop sends the answer
+  }
   if (const auto progress = watch_.CurrentProgress()) {
     report.step = progress->step;
     report.epoch = progress->epoch;

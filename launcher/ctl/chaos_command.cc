@@ -220,17 +220,6 @@ absl::Status CheckSecret(const CtlOptions& options) {
       "--rdzv-endpoint HOST:PORT");
 }
 
-absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
-                                 const std::shared_ptr<ServiceChannel>& channel) {
-  const auto status = GetStatus(channel, options.run_id, options.timeout);
-  if (!status.ok()) return status.status();
-  if (status->runs.size() == 1) return status->runs.front();
-  return absl::InvalidArgumentError(
-      status->runs.empty() ? "the rendezvous service has no run; start one first"
-                           : absl::StrCat("the rendezvous service has ", status->runs.size(),
-                                          " runs; name one of them with --rdzv-id"));
-}
-
 absl::Status AskForYes(const CtlOptions& options, const RunStatus& run) {
   if (options.chaos.yes) return absl::OkStatus();
   if (isatty(STDIN_FILENO) == 0) {

@@ -102,8 +102,9 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kStatus:
       return AskForStatus(options, channel);
     case CtlOptions::Command::kLogs:
+    case CtlOptions::Command::kStacks:
     case CtlOptions::Command::kChaos:
-      break;  // ShowLogs(), RunChaos()
+      break;  // ShowLogs(), ShowStacks(), RunChaos()
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
       break;
@@ -154,6 +155,17 @@ int BecomeDoctor(const std::vector<std::string>& arguments, const std::string& p
 
 }  // namespace
 
+absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
+                                 const std::shared_ptr<ServiceChannel>& channel) {
+  const auto status = GetStatus(channel, options.run_id, options.timeout);
+  if (!status.ok()) return status.status();
+  if (status->runs.size() == 1) return status->runs.front();
+  return absl::InvalidArgumentError(
+      status->runs.empty() ? "the rendezvous service has no run; start one first"
+                           : absl::StrCat("the rendezvous service has ", status->runs.size(),
+                                          " runs; name one of them with --rdzv-id"));
+}
+
 int RunCtl(const std::vector<std::string>& arguments, const std::string& program) {
   if (!arguments.empty() && arguments.front() == "doctor") return BecomeDoctor(arguments, program);
   // Before anything else: from here on the environment does not contain the secret.
@@ -172,6 +184,7 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
   if (options.refresh) return WatchStatus(options, *channel);
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
+  if (options.command == CtlOptions::Command::kStacks) return ShowStacks(options, *channel);
   if (options.command == CtlOptions::Command::kChaos) return RunChaos(options, *channel);
   if (options.wait) return StopAndWait(options, *channel, program);
   const absl::StatusOr<std::string> text = Ask(options, *channel);

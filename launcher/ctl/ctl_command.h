@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/ctl/ctl_options.h"
+#include "rendezvous/client/control_client.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/client/watch_client.h"
 
@@ -35,6 +36,14 @@ absl::StatusOr<EndWatch> WatchEnd(const CtlOptions& options,
 
 // DEADLINE_EXCEEDED: the run has not ended within options.wait_timeout.
 absl::StatusOr<RunOver> WaitForEnd(const CtlOptions& options, EndWatch& end);
+
+// The run that a command is about. INVALID_ARGUMENT: there is none, or there are several.
+absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
+                                 const std::shared_ptr<ServiceChannel>& channel);
+
+// ddpctl stacks: asks one worker after another. Prints errors on stderr. The exit code: 1 if one of
+// them could not be asked.
+int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
 
 // ddpctl chaos: asks for a yes, injects faults until its end, prints the report. The exit code.
 int RunChaos(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -96,6 +97,15 @@ const std::vector<CommandInfo>& Commands() {
         {"--node", 0, "LIST", "Only these nodes: node ranks, hosts or node ids."},
         {"--stdout", 0, nullptr, "Only stdout."},
         {"--stderr", 0, nullptr, "Only stderr."}}},
+      {"stacks",
+       Command::kStacks,
+       "ddpctl",
+       " [RANK]",
+       "print what workers do now: their Python and native stacks",
+       "Prints where the workers wait for each other, and the stacks of each, or of RANK alone: "
+       "the Python frames\nfirst. The run goes on; a thread is stopped while its native stack is "
+       "read. Where the nodes keep log files,\nrank_R/stacks.txt has all lines.",
+       {}},
       {"chaos",
        Command::kChaos,
        "ddpctl",
@@ -235,7 +245,7 @@ absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::str
       "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
 }
 
-// The argument that is no flag: drain's NODE, the RUN of logs and chaos.
+// The argument that is no flag: drain's NODE, stacks' RANK, the RUN of logs and chaos.
 void ReadPositional(const CommandInfo& info, const std::vector<std::string>& rest,
                     const std::string& see_help, Reader& reader, CtlOptions& options) {
   const std::string name = absl::StrCat(info.program, " ", info.name);
@@ -251,6 +261,13 @@ void ReadPositional(const CommandInfo& info, const std::vector<std::string>& res
       return reader.FailWith(
           absl::StrCat(name, " needs NODE: its node rank, host or node id", see_help));
     options.node = rest.front();
+  }
+  if (info.command == Command::kStacks && !rest.empty()) {
+    int rank = 0;
+    if (!absl::SimpleAtoi(rest.front(), &rank) || rank < 0)
+      return reader.FailWith(
+          absl::StrCat(name, " takes the number of a rank, not '", rest.front(), "'", see_help));
+    options.rank = rank;
   }
   const bool names_run = info.command == Command::kLogs || info.command == Command::kChaos;
   if (!names_run || rest.empty()) return;

@@ -38,7 +38,7 @@ struct ChaosOptions {
 };
 
 struct CtlOptions {
-  enum class Command { kStatus, kStop, kDrain, kLogs, kChaos };
+  enum class Command { kStatus, kStop, kDrain, kLogs, kStacks, kChaos };
   Command command = Command::kStop;
   ServiceAddress service;
   std::string run_id;  // empty: all runs (status), or the only one
@@ -58,6 +58,9 @@ struct CtlOptions {
   // Of logs.
   LogWatch watch;
   std::vector<std::string> nodes;  // empty: all
+
+  // Of stacks.
+  std::optional<int> rank;  // absent: all
 
   // Of drain.
   std::string node;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/values/collectives.h"
 
 namespace ddprun {
 namespace {
@@ -205,7 +206,8 @@ Json ToJson(const RunStatus& run) {
       {"left_out", std::move(left_out)},
       {"progress", ToJson(run.progress, run.progress_age)},
       {"rank_seconds", ToJson(run.time)},
-      {"preemption", ToJson(run.preemption)}};
+      {"preemption", ToJson(run.preemption)},
+      {"collectives", run.still.empty() ? Json(nullptr) : Json(ToSentence(run.still))}};
 }
 
 }  // namespace
@@ -247,6 +249,8 @@ std::vector<std::string> RunLines(const RunStatus& run) {
   }
   if (run.preemption.has_value()) lines.push_back(absl::StrCat("  ", ToSentence(*run.preemption)));
   if (run.progress.has_value()) lines.push_back(ProgressLine(run));
+  if (const std::string where = ToSentence(run.still); !where.empty())
+    lines.push_back(absl::StrCat("  collectives: ", where));
   if (const std::string goodput = GoodputText(run.time); !goodput.empty())
     lines.push_back(absl::StrCat("  goodput: ", goodput));
   for (const NodeStatus& node : run.nodes) {

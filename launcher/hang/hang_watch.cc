@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/membership/run_status.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/first_cause.h"
@@ -149,6 +150,32 @@ std::vector<RanksInPlace> HangWatch::PlacesBesideOthers(int rank_first) const {
     if (place != nullptr) AddPlace(rank_first + static_cast<int>(i), *place, places);
   }
   return places;
+}
+
+std::vector<RanksInPlace> HangWatch::StillPlaces(int rank_first, TimePoint now) const {
+  const auto is_still = [now](const Worker& worker, Duration time) {
+    return worker.lives && worker.place && now - worker.seen_at >= time;
+  };
+  const bool any = std::any_of(workers_.begin(), workers_.end(),
+                               [&](const Worker& worker) { return is_still(worker, kStillTime); });
+  std::vector<RanksInPlace> places;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    if (!worker.place) continue;
+    // One that has stopped a little later may be the one that the others wait for.
+    if (worker.lives && !(any && is_still(worker, kStillTime / 2))) continue;
+    AddPlace(rank_first + static_cast<int>(i), *worker.place, places);
+  }
+  return places;
+}
+
+std::optional<TimePoint> HangWatch::NextStill(TimePoint now) const {
+  std::optional<TimePoint> next;
+  for (const Worker& worker : workers_) {
+    if (worker.lives && worker.place && now - worker.seen_at < kStillTime)
+      next = Earliest({next, worker.seen_at + kStillTime});
+  }
+  return next;
 }
 
 std::vector<RanksInPlace> HangWatch::PlaceOf(int local_rank, int rank_first) const {

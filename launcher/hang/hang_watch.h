@@ -49,6 +49,11 @@ class HangWatch {
   // node may wait for them.
   std::vector<RanksInPlace> PlacesBesideOthers(int rank_first) const;
 
+  // Of the workers that have been at one place for kStillTime, with those that have for half of it,
+  // or have ended.
+  std::vector<RanksInPlace> StillPlaces(int rank_first, TimePoint now) const;
+  // When the next one will have been.
+  std::optional<TimePoint> NextStill(TimePoint now) const;
   // Of one worker; empty: it has reported no place.
   std::vector<RanksInPlace> PlaceOf(int local_rank, int rank_first) const;
 

@@ -40,6 +40,8 @@ void WorkerWatch::End() {
   dumps_ = {};
   changed_ = false;
   last_sent_.reset();
+  still_sent_.clear();
+  still_due_.reset();
   asked_ = false;
 }
 
@@ -103,10 +105,13 @@ std::optional<TimePoint> WorkerWatch::NextDeadline(bool round_runs) const {
     reading = kAtOnce;
   }
   return Earliest({round_runs ? watch_.NextLook() : std::nullopt, reading,
-                   changed_ ? std::optional(next_report_) : std::nullopt});
+                   changed_ ? std::optional(next_report_) : std::nullopt, still_due_,
+                   asked_stacks_ != nullptr ? asked_stacks_->reader.deadline() : std::nullopt});
 }
 
 void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events) {
+  if (still_due_.has_value() && now >= *still_due_) changed_ = true;
+  still_due_ = watch_.NextStill(now);
   if (found_.has_value() || asked_) {
     TakeWhatIsRead(now);
     if (IsReading()) return;
@@ -213,6 +218,39 @@ void WorkerWatch::Show(const Stacks& stacks) {
   }
 }
 
+absl::Status WorkerWatch::BeginStacks(std::uint64_t id, int local_rank, TimePoint now) {
+  if (asked_stacks_ != nullptr)
+    return absl::FailedPreconditionError(
+        "the stacks of another worker of that node are being read; ask again");
+  if (local_rank < 0 || local_rank >= workers_.size() || !workers_.IsLive(local_rank))
+    return absl::FailedPreconditionError(
+        "the worker does not run now; it has ended or is starting");
+  auto asked = std::make_unique<AskedStacks>();
+  asked->pid = *workers_.pid(local_rank);
+  asked->report = {.id = id,
+                   .done = true,
+                   .words = absl::StrCat("rank ", start_.rank_first + local_rank, " (local rank ",
+                                         local_rank, ", pid ", asked->pid, ")")};
+  const absl::Status begun =
+      asked->reader.Begin({{asked->pid, workers_.StacksFile(local_rank)}}, now);
+  if (!begun.ok()) return begun;
+  // One that cannot be watched is read at its deadline.
+  [[maybe_unused]] const bool watched = poller_.Add(asked->reader.fd(), {Source::kStacks});
+  asked_stacks_ = std::move(asked);
+  return absl::OkStatus();
+}
+
+std::optional<FaultReport> WorkerWatch::TakeStacks(TimePoint now) {
+  if (asked_stacks_ == nullptr) return std::nullopt;
+  std::optional<Stacks> stacks = asked_stacks_->reader.Take(now);
+  if (!stacks.has_value()) return std::nullopt;
+  FaultReport report = std::move(asked_stacks_->report);
+  report.stack = std::move((*stacks)[asked_stacks_->pid]);
+  asked_stacks_.reset();
+  if (report.stack.size() > kStackLinesMax) report.stack.resize(kStackLinesMax);
+  return report;
+}
+
 void WorkerWatch::Report(const std::string& sentence) {
   console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
 }
@@ -236,13 +274,20 @@ std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   if (!changed_ || now < next_report_) return std::nullopt;
   changed_ = false;
   const std::optional<Progress> progress = watch_.Summarize();
-  if (!progress.has_value() || progress == last_sent_) return std::nullopt;
+  std::vector<RanksInPlace> still = watch_.StillPlaces(start_.rank_first, now);
+  if (progress == last_sent_ && still == still_sent_) return std::nullopt;
   last_sent_ = progress;
+  still_sent_ = std::move(still);
   next_report_ =
       now + (now < often_until_ ? kChaosReportInterval : ReportInterval(start_.node_count));
+  return LastHeartbeat();
+}
+
+Heartbeat WorkerWatch::LastHeartbeat() const {
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
-  heartbeat.progress = *progress;
+  heartbeat.progress = last_sent_.value_or(Progress{});
+  heartbeat.still = still_sent_;
   for (std::int64_t* rank : {&heartbeat.progress.slow_rank, &heartbeat.progress.damaged_rank}) {
     if (*rank >= 0) *rank += start_.rank_first;
   }

@@ -59,8 +59,15 @@ class WorkerWatch {
   // Also when Source::kStacks is ready.
   void OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events);
 
+  // An operator asks for the stacks of a worker: they are the answer `id`, once TakeStacks() has
+  // them. FAILED_PRECONDITION, UNAVAILABLE: a sentence.
+  absl::Status BeginStacks(std::uint64_t id, int local_rank, TimePoint now);
+  std::optional<FaultReport> TakeStacks(TimePoint now);
+
   // The report for the service, if there is new progress and the interval is over.
   std::optional<Heartbeat> TakeHeartbeat(TimePoint now);
+  // The last one again, where a rank does not move: it may have been lost. Else an empty one.
+  Heartbeat Repeat() const { return still_sent_.empty() ? Heartbeat{} : LastHeartbeat(); }
   // For a while the report comes much more often: a fault was injected.
   void ReportOften(TimePoint now);
   // Of the live workers together; absent: none has reported any.
@@ -79,6 +86,7 @@ class WorkerWatch {
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
   void Show(const Stacks& stacks);
   void Report(const std::string& sentence);
+  Heartbeat LastHeartbeat() const;
   Failure Describe(const HungWorker& hung) const;
 
   const HangOptions options_;
@@ -96,11 +104,21 @@ class WorkerWatch {
   std::future<DumpedPlaces> dumps_;      // not valid: no dump is being read
   TimePoint dumps_deadline_{};
 
+  // BeginStacks(): the answer without them, and the process.
+  struct AskedStacks {
+    StackReader reader;
+    pid_t pid = 0;
+    FaultReport report;
+  };
+  std::unique_ptr<AskedStacks> asked_stacks_;  // null: none are being read
+
   std::vector<RanksInPlace> places_;   // TakePlaces()
   bool changed_ = false;               // progress that the service may not know
   std::optional<Progress> last_sent_;  // to the service
-  TimePoint next_report_{};            // no report before
-  TimePoint often_until_{};            // ReportOften()
+  std::vector<RanksInPlace> still_sent_;
+  std::optional<TimePoint> still_due_;  // when another rank will have been still for long
+  TimePoint next_report_{};             // no report before
+  TimePoint often_until_{};             // ReportOften()
 };
 
 }  // namespace ddprun

@@ -108,7 +108,10 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [](const Reconnecting& e) -> Maybe { return WithReason("service.lost", e.reason); },
           [](const Reconnected&) -> Maybe { return Named("service.returned"); },
           [](const Accepted&) -> Maybe { return Named("node.joined"); },
-          [](const Waiting& e) -> Maybe { return WithReason("node.waiting", e.reason); },
+          [&](const Waiting& e) -> Maybe {
+            return state.workers_live ? WithReason("ranks.wait", e.reason)
+                                      : WithReason("node.waiting", e.reason);
+          },
           [](const StandBy&) -> Maybe { return Named("node.stands_by"); },
           [&](const Start& start) -> Maybe {
             // Repeated after the connection broke.

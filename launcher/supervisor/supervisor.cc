@@ -34,6 +34,8 @@ void Stepper::operator()(const Reconnected&) {
 
 void Stepper::operator()(const Waiting& event) {
   s_.joined = true;
+  if (s_.phase == Phase::kRunning || s_.phase == Phase::kSucceeded)
+    effects_.push_back(PrintNote{event.reason});
   NoteWaiting(event.reason, event.remaining);
 }
 

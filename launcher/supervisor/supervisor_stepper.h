@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/values/session_types.h"
@@ -117,7 +118,9 @@ std::string InSeconds(std::chrono::milliseconds time);  // "5 s", rounded up
 std::string ServiceName(const SupervisorConfig& config);
 
 // Printed at the end, with the exit code.
-std::string InterruptedText(const std::string& host, int signal);
+// `places`: where its ranks waited, if they did.
+std::string InterruptedText(const std::string& host, int signal,
+                            const std::vector<RanksInPlace>& places = {});
 std::string LeftText(const Failure& reason, int exit_code);
 std::string UnreachedText(const SessionEnded& ended, const SupervisorConfig& config);
 std::string LostServiceText(const SessionEnded& ended, const SupervisorConfig& config,

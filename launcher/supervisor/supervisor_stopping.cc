@@ -189,8 +189,9 @@ void Stepper::EndAsLeft(Verdict verdict) {
                       verdict.cause->host == config_.host;
   std::string text = VerdictText(verdict);
   if (is_own) {
-    text = config_.hosts_service ? InterruptedText(config_.host, s_.signal.value_or(0))
-                                 : LeftText(*verdict.cause, SignalExitCode());
+    text = config_.hosts_service
+               ? InterruptedText(config_.host, s_.signal.value_or(0), verdict.cause->places)
+               : LeftText(*verdict.cause, SignalExitCode());
   }
   StopAndEnd(SignalExitCode(), std::move(text), std::move(verdict));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/supervisor_stepper.h"
+#include "launcher/supervisor/verdict.h"
 
 #include <algorithm>
 #include <csignal>
@@ -21,14 +22,15 @@ std::string ServiceName(const SupervisorConfig& config) {
                                 : absl::StrCat("the rendezvous service at ", config.service);
 }
 
-std::string InterruptedText(const std::string& host, int signal) {
-  return absl::StrCat("ddprun: run ended: ddprun on ", host, " got ", SignalName(signal),
-                      "\n  exit code: ", 128 + signal, "\n");
+std::string InterruptedText(const std::string& host, int signal,
+                            const std::vector<RanksInPlace>& places) {
+  return absl::StrCat("ddprun: run ended: ddprun on ", host, " got ", SignalName(signal), "\n",
+                      CollectivesText(places), "  exit code: ", 128 + signal, "\n");
 }
 
 std::string LeftText(const Failure& reason, int exit_code) {
-  return absl::StrCat("ddprun: this node has left the run: ", ToSentence(reason),
-                      "\n  exit code: ", exit_code, "\n");
+  return absl::StrCat("ddprun: this node has left the run: ", ToSentence(reason), "\n",
+                      CollectivesText(reason.places), "  exit code: ", exit_code, "\n");
 }
 
 std::string UnreachedText(const SessionEnded& ended, const SupervisorConfig& config) {

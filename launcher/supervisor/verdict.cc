@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/worker_outcomes.h"
 
@@ -94,9 +95,7 @@ std::string StackText(const Failure& failure) {
 }
 
 std::string DetailText(const Failure& failure, FailureMessage message) {
-  std::string out;
-  if (const std::string where = ToSentence(failure.places); !where.empty())
-    absl::StrAppend(&out, "  collectives: ", where, "\n");
+  std::string out = CollectivesText(failure.places);
   absl::StrAppend(&out, StackText(failure), WordsText(failure, message));
   if (!failure.core_file.empty()) {
     absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
@@ -116,15 +115,18 @@ std::string AftermathText(const std::vector<WorkerOutcomes>& outcomes) {
 
 }  // namespace
 
+std::string CollectivesText(const std::vector<RanksInPlace>& places) {
+  const std::string where = ToSentence(places);
+  return where.empty() ? "" : absl::StrCat("  collectives: ", where, "\n");
+}
+
 std::string VerdictText(const Verdict& verdict, FailureMessage message) {
   if (verdict.success) return "";
   if (verdict.cause.has_value() && verdict.cause->kind == FailureKind::kNodeDrained) {
     return absl::StrCat("ddprun: this node has left the run: ", ToSentence(*verdict.cause),
                         "\n  exit code: ", verdict.exit_code, "\n");
   }
-  const bool stopped =
-      verdict.cause.has_value() && (verdict.cause->kind == FailureKind::kRunStopped ||
-                                    verdict.cause->kind == FailureKind::kNodeInterrupted);
+  const bool stopped = verdict.cause.has_value() && IsStopped(*verdict.cause);
   std::string out = stopped ? "ddprun: run ended" : "ddprun: run failed";
   if (verdict.cause.has_value()) absl::StrAppend(&out, ": ", ToSentence(*verdict.cause));
   if (verdict.round != kNoRound) absl::StrAppend(&out, ", round ", ToNumber(verdict.round));

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/failure_record.h"
 #include "rendezvous/values/session_types.h"
@@ -16,7 +17,10 @@ enum class FailureMessage { kInclude, kOmit };
 // Empty on success, else complete lines.
 std::string VerdictText(const Verdict& verdict, FailureMessage message = FailureMessage::kInclude);
 
-// The same if the service is lost and only this node's own failure is known.
+// Where ranks wait for each other, as a line of it. Empty: none does.
+std::string CollectivesText(const std::vector<RanksInPlace>& places);
+
+// The verdict if the service is lost and only this node's own failure is known.
 std::string LocalFailureText(const Failure& failure, const std::string& why_local_only);
 
 // The failure in the format of a worker's failure record, with torchrun's error code.

@@ -85,6 +85,11 @@ inline constexpr std::size_t kOutcomeWaysMax = 16;
 inline constexpr std::size_t kCollectivePlacesMax = 64;
 // Those that a sentence names beside the one in which most ranks wait.
 inline constexpr std::size_t kCollectivePlacesShown = 8;
+// A rank that has been at one place among its collectives for so long is reported by its node: to
+// the status, and to the verdict of a run that is interrupted.
+inline constexpr std::chrono::seconds kStillTime{10};
+// Ranks that have waited for the others for so long are told of on node 0's console.
+inline constexpr std::chrono::seconds kStallTime{60};
 // Of one outcome in a verdict: the ranges of ranks and the hosts that are listed; the rest is a
 // number.
 inline constexpr std::size_t kOutcomeRangesShown = 16;

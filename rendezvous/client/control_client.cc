@@ -104,6 +104,7 @@ absl::StatusOr<FaultReport> InjectFault(const std::shared_ptr<ServiceChannel>& c
   FaultReport report{.done = true, .words = Printable(answer->sentence())};
   if (answer->has_step()) report.step = answer->step();
   if (answer->has_epoch()) report.epoch = answer->epoch();
+  for (const std::string& line : answer->stack()) report.stack.push_back(Printable(line));
   return report;
 }
 

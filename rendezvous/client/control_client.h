@@ -37,8 +37,9 @@ absl::StatusOr<std::string> DrainNode(const std::shared_ptr<ServiceChannel>& cha
                                       const std::string& run_id, const DrainRequest& request,
                                       std::chrono::milliseconds timeout);
 
-// Injects a fault, and returns when it was carried out. Other errors are those of Run::Inject();
-// FAILED_PRECONDITION also: the run has no secret.
+// Injects a fault, and returns when it was carried out; or reads the stacks of a worker
+// (FaultKind::kStacks). Other errors are those of Run::Inject(); FAILED_PRECONDITION also: the run
+// has no secret, which a fault needs.
 absl::StatusOr<FaultReport> InjectFault(const std::shared_ptr<ServiceChannel>& channel,
                                         const std::string& run_id, const FaultRequest& request,
                                         std::chrono::milliseconds timeout);

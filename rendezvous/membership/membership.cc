@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/membership/host_names.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/restart_rules.h"
 #include "rendezvous/values/collectives.h"
+#include "rendezvous/values/divergence.h"
 #include "rendezvous/values/first_cause.h"
 #include "rendezvous/values/worker_outcomes.h"
 
@@ -162,6 +164,7 @@ void MembershipStep::operator()(const Tick&) {
     }
     case RunPhase::kSealed:
       TellWaiting();
+      TellStall();
       return;
     case RunPhase::kClosed:
       return;
@@ -206,8 +209,35 @@ void MembershipStep::On(Member& member, const Heartbeat& report) {
     Progressed(state_.restarts, report.progress.step);
   }
   if (report.progress_round != state_.round) return;
+  TakeStill(member, report.still);
   TakeSlowRank(member, report.progress);
   if (state_.phase == RunPhase::kSealed) TakeDamages(member, report.progress);
+}
+
+// The time counts from the collective in which most wait: which others are late may change.
+void MembershipStep::TakeStill(Member& member, const std::vector<RanksInPlace>& still) {
+  std::vector<RanksInPlace> own = OwnPlacesFrom(member, still);
+  if (own == member.still) return;
+  member.still = std::move(own);
+  const std::vector<RanksInPlace> places = StillIn(state_);
+  const WaitingRanks most = MostWaiting(places);
+  const auto in = most.in != nullptr ? std::optional(*most.in) : std::nullopt;
+  if (in == state_.stalled_in) return;
+  state_.stalled_in = in;
+  state_.stall_due = in ? std::optional(now_ + (kStallTime - kStillTime)) : std::nullopt;
+}
+
+void MembershipStep::TellStall() {
+  if (!state_.stall_due || now_ < *state_.stall_due) return;
+  state_.stall_due.reset();
+  const std::string words =
+      absl::StrCat("no progress for ", kStallTime.count(), " s: ", ToSentence(StillIn(state_)),
+                   "; `ddpctl stacks` prints what each rank does");
+  AddNotice(NoticeKind::kRanksWait).words = words;
+  for (const auto& entry : state_.members) {
+    if (IsInRound(entry.second) && entry.second.node_rank == 0)
+      SendTo(entry.second, Waiting{words, {}});
+  }
 }
 
 void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
@@ -289,7 +319,8 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
       if (port > 0 && port <= kPortMax) member.join.roles[i].worker_port = port;
     }
   }
-  if (!state_.cause->places.empty())
+  // Those of a run that is stopped are from before the stop.
+  if (!state_.cause->places.empty() && !IsStopped(*state_.cause))
     MergePlaces(OwnPlacesFrom(member, report.places), state_.cause->places);
   for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {
     const int first = member.rank_first + ends.first;
@@ -348,6 +379,13 @@ RankTime TimeOf(const RunState& state) {
   return time;
 }
 
+std::vector<RanksInPlace> StillIn(const RunState& state) {
+  std::vector<RanksInPlace> places;
+  for (const auto& entry : state.members) MergePlaces(entry.second.still, places);
+  if (MostWaiting(places).in == nullptr) places.clear();
+  return places;
+}
+
 void Reindex(RunState& state) {
   state.links.clear();
   state.places.clear();
@@ -373,6 +411,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
   const bool forming = state.phase == RunPhase::kForming;
   return Earliest({state.lease_due, state.words_due, only_if(forming, state.restart_due),
                    only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
+                   only_if(state.phase == RunPhase::kSealed, state.stall_due),
                    // While a member is away, its lease decides.
                    only_if(state.links.size() == state.members.size(), state.last_call_due)});
 }

@@ -69,6 +69,7 @@ struct Member {
   // How often the memory of its ranks was found to be damaged; and as its workers of now count it.
   std::int64_t damages = 0;
   std::int64_t damages_reported = 0;
+  std::vector<RanksInPlace> still;  // of its ranks in this round, as it has reported it
 };
 
 // A machine of the run will be taken away (values/preemption.h).
@@ -136,6 +137,11 @@ struct RunState {
   std::optional<TimePoint> words_sent;
 
   RankTime time_gone{};  // of nodes that are no longer members
+
+  // In which most ranks of the round wait and do not move, and when people are told of it; that
+  // is absent once they were.
+  std::optional<Collective> stalled_in;
+  std::optional<TimePoint> stall_due;
 
   // The last notice; it stands for its time.
   std::optional<PreemptionNotice> preemption;
@@ -212,6 +218,7 @@ enum class NoticeKind {
   kRankSlow,     // `words`
   kRankNormal,   // a slow one is no longer; `words`
   kRankDamaged,  // `words`
+  kRanksWait,    // they have waited for others for long; `words`
   kFault,        // was injected on purpose; `words`
   kRunFinished,  // `why`, unless it is a success
 };
@@ -241,6 +248,9 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
 
 // Of all ranks in all rounds so far, as far as nodes have reported it.
 RankTime TimeOf(const RunState& state);
+
+// Where the round's ranks are that have not moved for long. Empty: none of them waits for others.
+std::vector<RanksInPlace> StillIn(const RunState& state);
 
 // The notice that stands, with the time left; absent: none does.
 std::optional<Preemption> PreemptionOf(const RunState& state, TimePoint now);

@@ -81,6 +81,8 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   state_.phase = RunPhase::kSealed;
   state_.kept = 0;
   state_.sealed = now_;
+  state_.stalled_in.reset();
+  state_.stall_due.reset();
   RunNotice& note = AddNotice(NoticeKind::kRoundStarted);
   note.node_count = start.node_count;
   note.world_size = start.world_size;
@@ -91,13 +93,15 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   for (Member* member : chosen) {
     member->seated = true;
     member->slow_rank = -1;
+    member->still.clear();
     SetPhase(*member, MemberPhase::kRunning);
     member->can_be_kept = member->prepares = false;
     SendTo(*member, StartOf(*member));
   }
 }
 
-void MembershipStep::Break(const Failure& cause) {
+void MembershipStep::Break(Failure cause) {
+  if (IsStopped(cause)) cause.places = StillIn(state_);
   state_.phase = RunPhase::kBroken;
   AddNotice(NoticeKind::kRoundBroken).why = cause;
   state_.deadline = now_ + StopTimeoutOf(state_);

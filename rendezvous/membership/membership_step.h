@@ -50,6 +50,8 @@ class MembershipStep {
   void TakeTime(Member& member, const RankTime& time);
   void TakeSlowRank(Member& member, const Progress& progress);
   void TakeDamages(Member& member, const Progress& progress);
+  void TakeStill(Member& member, const std::vector<RanksInPlace>& still);
+  void TellStall();
   // The node leaves for the reason `words`, if the run can go on; `note` says what comes of it.
   void DrainBecause(const char* flag, const std::string& words, bool only_for_spare, Member& member,
                     RunNotice& note);
@@ -94,7 +96,7 @@ class MembershipStep {
   // Transitions.
   void SealIfReady();
   void Seal(std::vector<Member*> chosen);
-  void Break(const Failure& cause);
+  void Break(Failure cause);
   void Correct(Failure cause);
   void AdvanceIfStopped();
   void FormNextRound();

@@ -161,7 +161,7 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
 absl::StatusOr<FaultTarget> PlanFault(const RunState& state, const FaultRequest& request) {
   if (IsEnding(state) || !state.rules) {
     return absl::FailedPreconditionError(
-        absl::StrCat("run '", state.run_id, "' is ending already; start a new one for chaos"));
+        absl::StrCat("run '", state.run_id, "' is ending already; ask one that goes on"));
   }
   const Member* node = nullptr;
   int local_rank = -1;

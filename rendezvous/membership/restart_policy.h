@@ -44,6 +44,11 @@ inline bool IsFailure(const Failure& cause) {
 // How a worker ended, or that it never began.
 bool IsWorkersEnd(FailureKind kind);
 
+// A person, or what ends a node from outside, has stopped the run.
+inline bool IsStopped(const Failure& cause) {
+  return cause.kind == FailureKind::kRunStopped || cause.kind == FailureKind::kNodeInterrupted;
+}
+
 // ---- The budget
 
 // A worker has reported this step.

@@ -175,6 +175,7 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
   }
   status.time = TimeOf(state);
   if (state.phase != RunPhase::kClosed) status.preemption = PreemptionOf(state, now);
+  if (state.phase == RunPhase::kSealed) status.still = StillIn(state);
   status.node_count = static_cast<int>(state.members.size());
   const std::vector<const Member*> members = InOrder(state);
   const std::size_t shown = std::min(members.size(), nodes_max);

@@ -73,6 +73,8 @@ struct RunStatus {
   std::chrono::milliseconds progress_age{0};
   RankTime time{};                       // of all ranks in all rounds so far
   std::optional<Preemption> preemption;  // the notice that stands
+  // Where ranks are that have not moved for kStillTime; empty: none of them waits for others.
+  std::vector<RanksInPlace> still;
   bool operator==(const RunStatus&) const = default;
 };
 

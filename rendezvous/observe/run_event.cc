@@ -17,8 +17,8 @@ using std::chrono::microseconds;
 constexpr std::array kNames = {"node.joined",    "node.returned", "node.away",    "node.lost",
                                "node.left",      "node.drained",  "node.refused", "node.notice",
                                "node.succeeded", "round.started", "round.broken", "restart",
-                               "rank.slow",      "rank.normal",   "rank.damaged", "fault",
-                               "run.finished"};
+                               "rank.slow",      "rank.normal",   "rank.damaged", "ranks.wait",
+                               "fault",          "run.finished"};
 static_assert(kNames.size() == static_cast<std::size_t>(NoticeKind::kRunFinished) + 1);
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "rendezvous/streams/batch_writer.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/peer_name.h"
+#include "rendezvous/wire/scalars.h"
 #include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
@@ -82,6 +83,7 @@ class ControlService::FaultCall final : public grpc::ServerUnaryReactor,
       answer_.set_sentence(report->words);
       if (report->step >= 0) answer_.set_step(report->step);
       if (report->epoch >= 0) answer_.set_epoch(report->epoch);
+      for (const std::string& line : report->stack) answer_.add_stack(ToUtf8(line));
     }
     Finish(ToGrpc(report.status()));
   }
@@ -111,14 +113,14 @@ grpc::ServerUnaryReactor* ControlService::InjectFault(grpc::CallbackServerContex
                                                       v1::InjectFaultAnswer* answer) {
   const auto call = std::make_shared<FaultCall>(*answer);
   call->Begin();
-  if (!context->auth_context()->IsPeerAuthenticated()) {
+  FaultRequest fault = FromProto(*request);
+  if (fault.kind != FaultKind::kStacks && !context->auth_context()->IsPeerAuthenticated()) {
     call->Answer(absl::FailedPreconditionError(
         "chaos needs a run with a secret, and anybody could ask this service for it; start all "
         "nodes without --insecure, and a ddprun-rendezvous at an address instead of a unix "
         "socket"));
     return call.get();
   }
-  FaultRequest fault = FromProto(*request);
   auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
   if (absl::Status status = guard_.CheckOperator(*context, fault.kind == FaultKind::kService);
       run_id.ok() && !status.ok()) {

@@ -92,7 +92,11 @@ void Run::TakeProgressLocked(LinkId link, const Report& report, TimePoint now) {
   if (heartbeat == nullptr || heartbeat->progress_round == kNoRound) return;
   const auto node = membership_.links.find(link);
   if (node == membership_.links.end()) return;
-  progress_[node->second] = {heartbeat->progress_round, heartbeat->progress, now};
+  // A report of ranks that do not move has no progress, or that of the one before.
+  if (heartbeat->progress == Progress{}) return;
+  ToldProgress& told = progress_[node->second];
+  if (told.round == heartbeat->progress_round && told.progress == heartbeat->progress) return;
+  told = {heartbeat->progress_round, heartbeat->progress, now};
   if (progress_.size() <= membership_.members.size()) return;
   std::erase_if(progress_, [this](const auto& entry) {
     mutex_.AssertHeld();

@@ -19,7 +19,7 @@ void Run::Inject(const FaultRequest& request, FaultAnswer answer) {
   if (faults_.size() >= kFaultsUnderWayMax) {
     return fail(absl::ResourceExhaustedError(
         absl::StrCat("run '", run_id_, "' has ", faults_.size(),
-                     " faults that its nodes have not answered yet; inject fewer at a time")));
+                     " requests that its nodes have not answered yet; ask for fewer at a time")));
   }
   const auto session = sessions_.find(target->link);
   if (session == sessions_.end()) {
@@ -41,7 +41,9 @@ void Run::ReceiveFaultReport(LinkId link, const FaultReport& report) {
   FaultUnderWay fault = std::move(it->second);
   faults_.erase(it);
   const auto node = membership_.links.find(link);
-  if (report.done && node != membership_.links.end() && fault.request.kind != FaultKind::kUndo) {
+  const bool is_fault =
+      fault.request.kind != FaultKind::kUndo && fault.request.kind != FaultKind::kStacks;
+  if (report.done && node != membership_.links.end() && is_fault) {
     NoteFaultLocked(node->second, fault.request.rank,
                     absl::StrCat(report.words, ", asked by ", fault.request.by), action.afterwards);
   }

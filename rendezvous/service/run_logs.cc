@@ -54,6 +54,7 @@ std::string Sentence(const RunNotice& note) {
     case NoticeKind::kRankSlow:
     case NoticeKind::kRankNormal:
     case NoticeKind::kRankDamaged:
+    case NoticeKind::kRanksWait:
     case NoticeKind::kFault:
     case NoticeKind::kNodeNotice:
       return note.words;

@@ -252,6 +252,8 @@ struct Heartbeat {
   Progress progress;
   // Here and below: of the node's workers in all rounds so far.
   RankTime time{};
+  // Of progress_round: its ranks that have been at one place for kStillTime, or have ended there.
+  std::vector<RanksInPlace> still{};
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -326,9 +328,10 @@ struct LogLines {
 struct FaultReport {
   std::uint64_t id = 0;
   bool done = false;
-  std::string words;        // what was done, or why it could not be
-  std::int64_t step = -1;   // of the node's workers at that moment, as in Progress
-  std::int64_t epoch = -1;  // likewise
+  std::string words;                 // what was done, or why it could not be
+  std::int64_t step = -1;            // of the node's workers at that moment, as in Progress
+  std::int64_t epoch = -1;           // likewise
+  std::vector<std::string> stack{};  // of kStacks: the first lines
   bool operator==(const FaultReport&) const = default;
 };
 
@@ -461,6 +464,7 @@ enum class FaultKind {
   kAgent,
   kService,
   kUndo,
+  kStacks,  // no fault: an operator asks for the stacks of a worker
 };
 
 // Carry out this fault now. It is sent once, and lost with the stream.

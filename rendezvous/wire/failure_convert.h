@@ -9,6 +9,8 @@ namespace ddprun {
 
 v1::RankTime ToProto(const RankTime& value);
 RankTime FromProto(const v1::RankTime& message);
+v1::Collective ToProto(const Collective& value);
+Collective FromProto(const v1::Collective& message);
 v1::RanksInPlace ToProto(const RanksInPlace& value);
 RanksInPlace FromProto(const v1::RanksInPlace& message);
 v1::Failure ToProto(const Failure& value);

@@ -109,6 +109,7 @@ DDPRUN_MESSAGE(Heartbeat) {
   FIELD_AS(value.progress_round, round);
   if (value.progress_round == kNoRound) return;
   FIELD(progress);
+  LIST(still, kCollectivePlacesMax);
 }
 
 DDPRUN_MESSAGE(WorkerFailed) {
@@ -171,6 +172,7 @@ DDPRUN_MESSAGE(FaultReport) {
   TEXT(words, kFailureMessageBytesMax);
   COUNT(step);
   COUNT(epoch);
+  TEXTS(stack, kStackLinesMax, kStackLineBytesMax);
 }
 
 DDPRUN_MESSAGE(PreemptionReport) {

@@ -50,6 +50,7 @@ DDPRUN_MESSAGE(RunStatus) {
   FIELD(left_out);
   FIELD(time);
   FIELD(preemption);
+  LIST(still, kCollectivePlacesMax);
   if constexpr (LOADING) {
     if (value.verdict) value.verdict = FromService(message.verdict());
   }

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -342,3 +343,43 @@ def test_a_collective_whose_time_is_over_names_the_rank_that_has_not_begun_it(tm
     sentence = re.fullmatch(ONE_HAS_NOT_BEGUN, cause["collectives"]["sentence"])
     assert sentence, cause["collectives"]
     assert int(sentence[1]) != cause["rank"], "the rank that gave up is one of those that waited"
+
+
+WHERE = "rank 0 waits in all_reduce 57 (4 MiB float32); rank 1 has not begun it: its last was all_reduce 56"
+
+
+def test_ranks_that_wait_are_seen_long_before_they_count_as_hung(tmp_path, port):
+    program = tmp_path / "waiting.py"
+    program.write_text(WAITING)
+    service = ["--rdzv-endpoint", f"127.0.0.1:{port}"]
+    node = start([DDPRUN, "--nproc-per-node", 2, *service, "--verdict-file", tmp_path / "verdict", program])
+    seen = wait_for("the wait", lambda: [one["collectives"] for one in status(port) if one["collectives"]], DEADLINE_S)
+    assert seen == [WHERE]
+    assert f"\n  collectives: {WHERE}\n" in run([BIN / "ddpctl", "status", *service]).stdout
+    both = run([BIN / "ddpctl", "stacks", *service])
+    assert both.returncode == 0, both
+    assert both.stdout.startswith(f"collectives: {WHERE}\nstacks of rank 0 (local rank 0, pid ")
+    assert "stacks of rank 1 (local rank 1, pid " in both.stdout and both.stdout.count("waiting.py") == 2, both.stdout
+    one = run([BIN / "ddpctl", "stacks", 1, *service]).stdout
+    assert "stacks of rank 1 " in one and "stacks of rank 0 " not in one
+    none = run([BIN / "ddpctl", "stacks", 7, *service])
+    assert none.returncode == 1 and "rank 7 of run" in none.stderr, none.stderr
+    node.send_signal(signal.SIGINT)
+    _, errors = node.communicate(timeout=DEADLINE_S)
+    assert node.returncode == 130
+    assert f"\n  collectives: {WHERE}\n" in errors, errors
+    assert json.loads((tmp_path / "verdict").read_text())["cause"]["collectives"]["sentence"] == WHERE
+
+
+@pytest.mark.nightly
+def test_after_a_minute_one_line_says_who_waits_for_whom(tmp_path):
+    program = tmp_path / "waiting.py"
+    program.write_text(WAITING)
+    begin = time.monotonic()
+    node = start([DDPRUN, "--standalone", "--nproc-per-node", 2, program])
+    assert node.stderr.readline() == f"ddprun: no progress for 60 s: {WHERE}; `ddpctl stacks` prints what each rank does\n"
+    assert 59 < time.monotonic() - begin < 75
+    assert node.poll() is None, "nothing is killed"
+    node.send_signal(signal.SIGINT)
+    _, errors = node.communicate(timeout=DEADLINE_S)
+    assert f"\n  collectives: {WHERE}\n" in errors, errors

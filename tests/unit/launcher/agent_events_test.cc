@@ -87,5 +87,12 @@ TEST(AgentEventsTest, TheEnd) {
   EXPECT_FALSE(EventOf(DeadlinePassed{}, {}));
 }
 
+TEST(AgentEventsTest, WhileItsWorkersRunOnlyTheirRanksWait) {
+  SupervisorState state;
+  EXPECT_EQ(Line(EventOf(Waiting{"for node 1"}, state))["event"], "node.waiting");
+  state.workers_live = true;
+  EXPECT_EQ(Line(EventOf(Waiting{"no progress for 60 s"}, state))["event"], "ranks.wait");
+}
+
 }  // namespace
 }  // namespace ddprun

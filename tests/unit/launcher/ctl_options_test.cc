@@ -70,6 +70,14 @@ TEST(CtlOptionsTest, StopWaitsWhereItIsAskedTo) {
   EXPECT_EQ(options.wait_timeout, std::chrono::seconds(7));
 }
 
+TEST(CtlOptionsTest, StacksAreOfAllRanksOrOfOne) {
+  EXPECT_FALSE(Parsed({"stacks", "--socket", "/a"}).rank);
+  EXPECT_EQ(Parsed({"stacks", "3", "--socket", "/a"}).rank, 3);
+  EXPECT_THAT(Error({"stacks", "node-b", "--socket", "/a"}),
+              HasSubstr("takes the number of a rank, not 'node-b'"));
+  EXPECT_THAT(Error({"stacks", "-1", "--socket", "/a"}), HasSubstr("-1"));
+}
+
 TEST(CtlOptionsTest, WhatItDoesNotKnow) {
   EXPECT_THAT(Error({"halt"}), HasSubstr("does not know 'halt'"));
   EXPECT_THAT(Error({"stop", "job", "--socket", "/a"}), HasSubstr("does not know 'job'"));

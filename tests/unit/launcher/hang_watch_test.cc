@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {
@@ -461,6 +462,22 @@ TEST_F(HangWatchTest, OfSilentOnesThatWhichTheOthersWaitForIsToBlame) {
   EXPECT_EQ(watch_->Blame(*found, now_).local_rank, 2);
   watch_->OnOutput(2, now_);  // it goes on
   EXPECT_EQ(watch_->Blame(*found, now_).local_rank, 0);
+}
+
+TEST_F(HangWatchTest, AWorkerIsStillOnceItHasBeenAtOnePlaceForAWhile) {
+  Begin({});
+  watch_->OnProgress(0, In(11, 10), now_);
+  watch_->OnProgress(1, In({}, 10), now_);
+  EXPECT_TRUE(watch_->StillPlaces(0, now_).empty());
+  EXPECT_EQ(watch_->NextStill(now_), now_ + kStillTime);
+  now_ += kStillTime;
+  EXPECT_EQ(watch_->StillPlaces(4, now_).size(), 2u);
+  EXPECT_FALSE(watch_->NextStill(now_));
+  watch_->OnProgress(0, In(12, 11), now_);
+  watch_->OnExit(0);
+  EXPECT_EQ(watch_->StillPlaces(4, now_).size(), 2u) << "it has ended, and others may wait for it";
+  watch_->OnProgress(1, {}, now_);
+  EXPECT_EQ(watch_->StillPlaces(4, now_).size(), 1u) << "it goes on";
 }
 
 }  // namespace

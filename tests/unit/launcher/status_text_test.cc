@@ -114,5 +114,19 @@ TEST(StatusJsonTest, NamesThatAreNoTextDoNotEndIt) {
   EXPECT_NO_THROW(nlohmann::json::parse(StatusJson({.software_version = "1", .runs = {run}}, "")));
 }
 
+TEST(StatusTextTest, RanksThatWaitForOthersAndDoNotMove) {
+  RunStatus run = RunningRun();
+  EXPECT_TRUE(nlohmann::json::parse(StatusJson({.runs = {run}}, "h:1"))["runs"][0]["collectives"]
+                  .is_null());
+  run.still = {{.ranks = {{0, 0}}, .place = {Collective{"0", 11, "all_reduce"}, {}}},
+               {.ranks = {{1, 1}}, .place = {std::nullopt, {{"0", 10, "all_reduce"}}}}};
+  const std::string where =
+      "rank 0 waits in all_reduce 11; rank 1 has not begun it: its last was all_reduce 10";
+  EXPECT_THAT(StatusText({.runs = {run}}, "h:1"),
+              ::testing::HasSubstr("\n  collectives: " + where + "\n"));
+  EXPECT_EQ(nlohmann::json::parse(StatusJson({.runs = {run}}, "h:1"))["runs"][0]["collectives"],
+            where);
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -52,6 +52,30 @@ Finish LeftBy(int signal) {
   return Finish{verdict};
 }
 
+TEST_F(SupervisorTest, ARunThatIsInterruptedSaysWhereItsRanksWaited) {
+  config_.hosts_service = true;
+  Feed(StartOf(1));
+  Feed(SignalReceived{SIGINT});
+  Feed(Stopped(0));
+  Feed(Stopped(1));
+  Feed(AllGone{});
+  Finish finish = LeftBy(SIGINT);
+  finish.verdict.cause->places = {
+      {.ranks = {{0, 0}}, .place = {Collective{"0", 11, "barrier"}, {}}}};
+  Feed(finish);
+  EXPECT_EQ(TheEnd().text,
+            "ddprun: run ended: ddprun on b got SIGINT\n"
+            "  collectives: rank 0 waits in barrier 11\n"
+            "  exit code: 130\n");
+}
+
+TEST_F(SupervisorTest, WhatItsRanksWaitForIsShownWhileTheyRun) {
+  Feed(StartOf(1));
+  Feed(Waiting{"no progress for 60 s", {}});
+  ASSERT_EQ(Of<PrintNote>(last_).size(), 1u);
+  EXPECT_EQ(Of<PrintNote>(last_)[0].text, "no progress for 60 s");
+}
+
 TEST_F(SupervisorTest, ANodeThatWasToldToEndHearsSoAndEndsInItsOwnWords) {
   Feed(StartOf(1));
   Feed(SignalReceived{SIGINT});

@@ -107,6 +107,11 @@ TEST(ConvertTest, Reports) {
       Heartbeat{RoundId{7}, {.step = 3, .slow_rank = 0, .slowness = 2.125}});
   ExpectRoundTrip<Report, v1::Report>(
       Heartbeat{RoundId{7}, {.step = 3, .damages = 2, .damaged_rank = 5}});
+  ExpectRoundTrip<Report, v1::Report>(Heartbeat{
+      .progress_round = RoundId{7},
+      .still = {{.ranks = {{2, 3}}, .place = {Collective{"0", 57, "all_reduce", 4, "int8"}, {}}}}});
+  ExpectRoundTrip<Report, v1::Report>(
+      FaultReport{.id = 3, .done = true, .words = "rank 3", .stack = {"a", "b"}});
   ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}, time});
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}, time});
   const CollectivePlace place{Collective{"0", 3, "all_reduce"}, {{"0", 2, "barrier"}}};

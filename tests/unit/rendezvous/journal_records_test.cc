@@ -59,10 +59,10 @@ requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
          leaving, can_be_kept, prepares, phase, link, heard, words_told, time, time_at, slow_rank,
-         damages, damages_reported, roles] = member;
+         damages, damages_reported, roles, still] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
                   drained_by, leaving, can_be_kept, prepares, phase, link, heard, words_told, time,
-                  time_at, slow_rank, damages, damages_reported, roles);
+                  time_at, slow_rank, damages, damages_reported, roles, still);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -71,12 +71,12 @@ auto Fields(Struct& state) {
          asked, hosts, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
          was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
          lease_due, suspension, start, verdict, words, words_version, words_due, words_sent,
-         time_gone, preemption] = state;
+         time_gone, stalled_in, stall_due, preemption] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, hosts, joins, waiting, running, stopping, cause, last_cause, broke,
                   was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
                   lease_due, suspension, start, verdict, words, words_version, words_due,
-                  words_sent, time_gone, preemption);
+                  words_sent, time_gone, stalled_in, stall_due, preemption);
 }
 
 template <typename T>

@@ -41,7 +41,8 @@ RunStatus Full() {
                        {.host = "d", .failures = 1}},
           .progress = Progress{7, -1, 621, "images", "all_reduce"},
           .progress_age = std::chrono::milliseconds(10),
-          .preemption = Preemption{2, std::chrono::milliseconds(90'001), "b", 1, "SIGUSR1"}};
+          .preemption = Preemption{2, std::chrono::milliseconds(90'001), "b", 1, "SIGUSR1"},
+          .still = {{.ranks = {{0, 0}}, .place = {Collective{"0", 57, "all_reduce"}, {}}}}};
 }
 
 RunStatus ThereAndBack(const RunStatus& status) {

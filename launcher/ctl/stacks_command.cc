@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "launcher/ctl/ctl_command.h"
+#include "launcher/node/network.h"
+#include "rendezvous/client/control_client.h"
+#include "rendezvous/values/collectives.h"
+
+namespace ddprun {
+namespace {
+
+// The ranks of its nodes that run.
+std::vector<int> RanksOf(const RunStatus& run) {
+  std::vector<int> ranks;
+  for (const NodeStatus& node : run.nodes) {
+    for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "ddpctl: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+
+int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
+  const absl::StatusOr<RunStatus> run = TheRun(options, channel);
+  if (!run.ok()) return Fail(run.status());
+  const std::vector<int> ranks = options.rank ? std::vector<int>{*options.rank} : RanksOf(*run);
+  if (ranks.empty()) {
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("run '", run->run_id, "' has no worker now; wait for its round to begin")));
+  }
+  if (const std::string where = ToSentence(run->still); !where.empty())
+    std::printf("collectives: %s\n", where.c_str());
+  int exit_code = 0;
+  for (const int rank : ranks) {
+    const absl::StatusOr<FaultReport> stacks = InjectFault(
+        channel, run->run_id, {.by = HostName(), .kind = FaultKind::kStacks, .rank = rank},
+        std::max<std::chrono::milliseconds>(options.timeout, kStacksTimeout + kDiskAnswerTimeout));
+    if (!stacks.ok()) {
+      exit_code = Fail(absl::Status(stacks.status().code(),
+                                    absl::StrCat("rank ", rank, ": ", stacks.status().message())));
+      continue;
+    }
+    std::printf("stacks of %s:\n", stacks->words.c_str());
+    for (const std::string& line : stacks->stack) std::printf("%s\n", line.c_str());
+    if (stacks->stack.empty()) std::printf("  they could not be read\n");
+    std::fflush(stdout);
+  }
+  return exit_code;
+}
+
+}  // namespace ddprun
