@@ -172,8 +172,6 @@ inline constexpr std::chrono::seconds kRankQuietTime{1};
 // and never later than the second time.
 inline constexpr std::chrono::milliseconds kPeersSpeakTimeout{500};
 inline constexpr std::chrono::seconds kPeersSpeakMax{2};
-// A program that has reported nothing for so long since its start is one that reports nothing.
-inline constexpr std::chrono::seconds kSilentStartMax{60};
 // Messages that are read of a worker in one turn of the loop.
 inline constexpr int kProgressMessagesMax = 64;
 // A spare worker that has not been started so long after the other workers of its round have ended

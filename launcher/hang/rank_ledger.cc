@@ -41,8 +41,9 @@ void RankLedger::Begin(RoundId round, int workers, TimePoint now) {
 
 void RankLedger::OnProgress(int local_rank, const ProgressMessage& message, TimePoint now) {
   Rank* const rank = Find(local_rank);
-  if (rank == nullptr || !message.goes_on) return;
-  if (!std::exchange(reports_, true)) SettleAll(now);
+  if (rank == nullptr || OnlyHears(message)) return;
+  known_ = true;
+  if (!message.goes_on) return TakePlace(*rank, message, now);
   RankTime shares;
   if (message.times) shares = Added(rank->told, *message.times);
   if (rank->state == State::kStarting && again_) shares = {};
@@ -50,10 +51,23 @@ void RankLedger::OnProgress(int local_rank, const ProgressMessage& message, Time
   if (message.times) rank->told = message.times;
   if (message.doing) rank->doing = message.doing;
   rank->reports = true;
+  rank->waits = message.place && message.place->waits;
   rank->heard = now;
   if (!message.step) return;
   step_ = std::max(step_, *message.step);
   if (rank->state == State::kStarting && *message.step > redo_) rank->state = State::kRunning;
+}
+
+// A place is reported when it has been the same for a moment.
+void RankLedger::TakePlace(Rank& rank, const ProgressMessage& message, TimePoint now) {
+  if (rank.doing) return;  // its own account says more
+  Settle(rank, {}, now);
+  rank.waits = message.place && message.place->waits;
+  const auto is_begun = [](const Collective& done) { return done.number > 0; };
+  const bool begun = rank.waits || message.moves_on ||
+                     (message.place && std::any_of(message.place->last.begin(),
+                                                   message.place->last.end(), is_begun));
+  if (rank.state == State::kStarting && !rank.reports && begun) rank.state = State::kRunning;
 }
 
 void RankLedger::OnExit(int local_rank, bool success, TimePoint now) {
@@ -77,23 +91,21 @@ void RankLedger::End(TimePoint now) {
   ended_ = now;
 }
 
-const RankTime& RankLedger::Take(TimePoint now) {
+RankTime RankLedger::Take(TimePoint now) {
   for (Rank& rank : ranks_) {
-    const Duration quiet = now - rank.heard;
-    if (IsUnknown(rank) ? quiet < kSilentStartMax : rank.told && quiet < kRankQuietTime) continue;
+    if (rank.told && now - rank.heard < kRankQuietTime) continue;
     Settle(rank, {}, now);
   }
-  return total_;
+  return known_ ? total_ : RankTime{};
 }
 
 // Of what has passed since its last report.
 TimeClass RankLedger::ClassOf(const Rank& rank) const {
   switch (rank.state) {
     case State::kStarting:
-      if (!reports_) return TimeClass::kTraining;
       return again_ ? TimeClass::kRecovery : rank.doing.value_or(TimeClass::kStart);
     case State::kRunning:
-      return rank.doing.value_or(TimeClass::kTraining);
+      return rank.doing.value_or(rank.waits ? TimeClass::kWaiting : TimeClass::kTraining);
     case State::kSucceeded:
       return TimeClass::kWaiting;
     case State::kBroken:

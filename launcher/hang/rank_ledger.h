@@ -29,13 +29,14 @@ class RankLedger {
   void End(TimePoint now);
 
   // Of all rounds so far. While workers run, what they have reported, and what has passed since a
-  // report that is older than kRankQuietTime; without what a worker will report that has reported
-  // nothing yet.
-  const RankTime& Take(TimePoint now);
+  // report that is older than kRankQuietTime. Nothing while no worker has reported anything: what
+  // such a program does is not known.
+  RankTime Take(TimePoint now);
 
  private:
   enum class State {
-    kStarting,   // has reported no step, or one that was reported in an earlier round
+    kStarting,   // has reported no step, or one that was reported in an earlier round; nor, where
+                 // it reports no progress, a collective
     kRunning,    // is beyond it
     kSucceeded,  // has ended
     kBroken,     // is being stopped, has failed
@@ -45,12 +46,13 @@ class RankLedger {
     bool reports = false;            // in this round
     std::optional<RankTime> told;    // its own account, as it has told it last
     std::optional<TimeClass> doing;  // since then
+    bool waits = false;              // in a collective, by its last place
     TimePoint heard{};               // or begun
     TimePoint settled{};             // its time is accounted for up to here
   };
 
   TimeClass ClassOf(const Rank& rank) const;
-  bool IsUnknown(const Rank& rank) const { return rank.state == State::kStarting && !reports_; }
+  void TakePlace(Rank& rank, const ProgressMessage& message, TimePoint now);
   void Settle(Rank& rank, const RankTime& shares, TimePoint now);
   void SettleAll(TimePoint now);
   Rank* Find(int local_rank);
@@ -59,11 +61,10 @@ class RankLedger {
   std::vector<Rank> ranks_;  // of the round that runs; empty: none
   RoundId round_ = kNoRound;
   std::optional<TimePoint> ended_;  // that round, if none runs
-  // A worker has reported progress; other programs train from their start on.
-  bool reports_ = false;
-  bool again_ = false;      // a round was before
-  std::int64_t step_ = -1;  // the furthest reported
-  std::int64_t redo_ = -1;  // up to here steps are made again
+  bool known_ = false;              // a worker has reported progress or a place
+  bool again_ = false;              // a round was before
+  std::int64_t step_ = -1;          // the furthest reported
+  std::int64_t redo_ = -1;          // up to here steps are made again
 };
 
 }  // namespace ddprun

@@ -73,7 +73,7 @@ class WorkerWatch {
   // Of the live workers together; absent: none has reported any.
   std::optional<Progress> CurrentProgress() const { return watch_.Summarize(); }
   // Of this node's ranks, in all rounds so far.
-  const RankTime& TimeOfRanks(TimePoint now) { return ledger_.Take(now); }
+  RankTime TimeOfRanks(TimePoint now) { return ledger_.Take(now); }
 
  private:
   void End();

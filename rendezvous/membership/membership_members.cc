@@ -175,7 +175,8 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
 RankTime MembershipStep::TimeOfLost(const Member& member) const {
   RankTime time = member.time;
   const bool runs = member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kStopping;
-  if (!runs || state_.phase == RunPhase::kClosed) return time;
+  const bool is_known = time.Sum().count() > 0;  // else its program reports nothing
+  if (!runs || !is_known || state_.phase == RunPhase::kClosed) return time;
   const Duration silent = std::max(Duration{0}, now_ - std::max(member.time_at, state_.sealed));
   RankTime unreported;
   unreported[TimeClass::kRecovery] =

@@ -88,7 +88,6 @@ constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kRankQuietTime),
     DDPRUN_LIMIT(kPeersSpeakTimeout),
     DDPRUN_LIMIT(kPeersSpeakMax),
-    DDPRUN_LIMIT(kSilentStartMax),
     DDPRUN_LIMIT(kProgressMessagesMax),
     DDPRUN_LIMIT(kSpareStartTimeout),
     DDPRUN_LIMIT(kParkedFailuresMax),

@@ -54,24 +54,66 @@ TEST_F(RankLedgerTest, AWorkersOwnAccountDividesItsTime) {
   EXPECT_EQ(ledger.Take(now).Sum(), milliseconds(7310));
 }
 
-TEST_F(RankLedgerTest, AProgramThatReportsNothingTrainsFromItsStart) {
+TEST_F(RankLedgerTest, OfAProgramThatReportsNothingNothingIsSaid) {
   Begin(1, 2);
-  now += seconds(10);
-  EXPECT_EQ(ledger.Take(now).Sum(), seconds(0));  // it may still report
-  now += kSilentStartMax;
-  EXPECT_EQ(Seconds(TimeClass::kTraining), 140);
+  now += seconds(1000);
   ledger.OnExit(0, false, now);
   now += seconds(1);
-  ledger.OnBroken(now);
-  now += seconds(2);
-  ledger.OnExit(1, false, now);
   ledger.End(now);
   now += seconds(3);
   Begin(2, 2);
   now += seconds(5);
+  ledger.OnExit(0, true, now);
+  now += seconds(5);
   ledger.End(now);
-  EXPECT_EQ(Seconds(TimeClass::kTraining), 140 + 1 + 10);
-  EXPECT_EQ(Seconds(TimeClass::kRecovery), 3 + 2 + 6);
+  EXPECT_EQ(ledger.Take(now).Sum(), seconds(0));
+}
+
+TEST_F(RankLedgerTest, AProgramWhoseCollectivesAreWatchedStartsUntilTheFirstOne) {
+  Begin(1, 2);
+  now += seconds(10);
+  Report(0, "WAITS=\nLAST=0 - 0");  // it has a process group
+  now += seconds(2);
+  Report(0, "WAITS=1 all_reduce 12 float32 0");
+  now += seconds(5);
+  EXPECT_EQ(Seconds(TimeClass::kStart), 12 + 17);
+  EXPECT_EQ(Seconds(TimeClass::kWaiting), 5);
+  Report(0, "WAITS=-");
+  Report(1, "WAITS=-");
+  now += seconds(3);
+  Report(1, "WAITS=\nLAST=3 all_reduce 0");  // it computes
+  now += seconds(4);
+  EXPECT_EQ(Seconds(TimeClass::kTraining), 2 * 7);
+  Report(0, "WAITS=4 all_reduce 12 float32 0");
+  now += seconds(1000);
+  EXPECT_EQ(Seconds(TimeClass::kWaiting), 1005) << "a hang is no training";
+  EXPECT_EQ(ledger.Take(now).Sum(), seconds(2 * (10 + 2 + 5 + 7 + 1000)));
+}
+
+TEST_F(RankLedgerTest, AWatchedProgramRecoversUntilTheFirstCollectiveOfItsNewRound) {
+  Begin(1, 1);
+  Report(0, "WAITS=-");
+  now += seconds(5);
+  ledger.OnBroken(now);
+  now += seconds(1);
+  ledger.End(now);
+  now += seconds(2);
+  Begin(2, 1);
+  now += seconds(4);
+  Report(0, "WAITS=-");
+  now += seconds(8);
+  EXPECT_EQ(Seconds(TimeClass::kRecovery), 1 + 2 + 4);
+  EXPECT_EQ(Seconds(TimeClass::kTraining), 5 + 8);
+}
+
+TEST_F(RankLedgerTest, AWorkersOwnAccountCountsMoreThanItsPlace) {
+  Begin(1, 1);
+  Report(0, "STEP=1\nTIMES=training 0\nDOING=data");
+  now += seconds(2);
+  Report(0, "WAITS=1 all_reduce 12 float32 0");
+  now += seconds(3);
+  EXPECT_EQ(Seconds(TimeClass::kData), 5);
+  EXPECT_EQ(Seconds(TimeClass::kWaiting), 0);
 }
 
 TEST_F(RankLedgerTest, RecoveryLastsUntilANewStep) {
@@ -146,10 +188,19 @@ TEST_F(RankLedgerTest, TheClassesAddUpToTheWhole) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     std::mt19937 random(seed);
     const auto up_to = [&random](int n) { return static_cast<int>(random() % (n + 1)); };
-    const std::vector<std::string> reports = {
-        "",         "STEP=3",           "STEP=2\nTIMES=data 3,start 1", "TIMES=training 1e9",
-        "WAITS=",   "DOING=evaluation", "TIMES=data 0.000001\nSTEP=9",  "TIMES=\nDOING=waiting",
-        "STEP=100", "SECTION=x",        "TIMES=waiting 9,recovery 1"};
+    const std::vector<std::string> reports = {"",
+                                              "STEP=3",
+                                              "STEP=2\nTIMES=data 3,start 1",
+                                              "TIMES=training 1e9",
+                                              "WAITS=",
+                                              "DOING=evaluation",
+                                              "TIMES=data 0.000001\nSTEP=9",
+                                              "TIMES=\nDOING=waiting",
+                                              "STEP=100",
+                                              "SECTION=x",
+                                              "TIMES=waiting 9,recovery 1",
+                                              "WAITS=-",
+                                              "WAITS=3 all_reduce - - 0"};
     ledger = RankLedger();
     RankTime::Time expected{0};
     RankTime before;
@@ -187,7 +238,7 @@ TEST_F(RankLedgerTest, TheClassesAddUpToTheWhole) {
           ledger.OnExit(up_to(4), up_to(1) == 0, now);
           break;
         default:
-          Report(up_to(4), reports[static_cast<std::size_t>(up_to(10))]);
+          Report(up_to(4), reports[static_cast<std::size_t>(up_to(12))]);
       }
       const RankTime& time = ledger.Take(now);
       ASSERT_LE(time.Sum(), expected) << "seed " << seed;
