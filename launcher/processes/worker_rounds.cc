@@ -51,7 +51,8 @@ void Workers::OnLeft(int local_rank, const ProgressMessage& message, TimePoint n
     left.error = message.error.value_or("");
     left.last_lines = log_mux_.LastLinesOf(local_rank);
     if (places_.on_ended) {
-      places_.on_ended(local_rank, std::nullopt, now);
+      // A message without a place leaves the one that it has reported before.
+      places_.on_ended(local_rank, message.place ? std::optional(message) : std::nullopt, now);
       left.places = places_.now();
     }
     // Behind the ends of others that are being looked into.

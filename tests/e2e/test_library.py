@@ -342,3 +342,27 @@ def test_pkg_config_names_it(installed):
     env = dict(os.environ, PKG_CONFIG_PATH=str(next(installed.rglob("pkgconfig"))))
     done = run(["pkg-config", "--cflags", "--libs", "ddprun"], env=env)
     assert done.returncode == 0 and str(installed) in done.stdout and "-lddprun" in done.stdout, done
+
+
+LEAVING = BUILD / "tests/leaving_rank"  # calls one collective; its rank 1 leaves, where it is told to
+LEFT = "rank 1 has returned from the function of Main() and will not call all_reduce 2, in which rank 0 waits for it"
+
+
+def test_a_rank_that_returns_early_does_not_leave_the_others_waiting():
+    done = run([DDPRUN, "--standalone", "--nproc-per-node", 2, LEAVING, "return"], timeout=60)
+    assert done.returncode == 1
+    assert f"leaving_rank: {LEFT}; let every rank call the same collectives" in done.stderr, done.stderr
+    assert "collectives: rank 0 waits in all_reduce 2 (12 bytes float32); rank 1 has not begun it: its last was all_reduce 1" in done.stderr
+
+
+def test_the_verdict_begins_with_a_rank_that_exits_early():
+    done = run([DDPRUN, "--standalone", "--nproc-per-node", 2, LEAVING, "exit"], timeout=60)
+    assert done.returncode == 1
+    assert re.search(
+        r"run failed: rank 1 \(.*\) exited with code 0 after .* s, while others waited for it in all_reduce 2, round 1", done.stderr
+    ), done.stderr
+    assert "last lines of rank 1:\n    the data set is empty, leaving" in done.stderr
+
+
+def test_a_rank_that_returns_later_is_waited_for():
+    assert run([DDPRUN, "--standalone", "--nproc-per-node", 2, LEAVING], timeout=60).returncode == 0

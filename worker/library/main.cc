@@ -2,19 +2,25 @@
 #include "ddprun/main.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "ddprun/failure.h"
+#include "ddprun/interrupt.h"
 #include "ddprun/version.h"
 #include "proto/progress_message.h"
 #include "proto/round_message.h"
 #include "proto/version.h"
+#include "rendezvous/values/collectives.h"
+#include "rendezvous/values/divergence.h"
 #include "worker/distributed/device_agreement.h"
 #include "worker/library/round_member.h"
 #include "worker/memory/keep_freed_memory.h"
@@ -28,11 +34,35 @@ namespace {
 
 using Train = std::function<void(World&)>;
 
+// In the world's store: a rank that has left the function of Main(), and its last collective.
+constexpr const char* kLeftKey = "ddprun/left";
+
+// The recorder knows a moment later of a collective that it is done.
+constexpr int kRetireLooks = 5;
+constexpr std::chrono::milliseconds kRetireInterval{10};
+
+// The number of the world's collective that it is in or, if it is in none, was in last; 0: none.
+std::int64_t NumberOf(const CollectivePlace& place) {
+  if (place.waits && place.waits->group == kWorldGroup) return place.waits->number;
+  const Collective* last = LastIn(kWorldGroup, place);
+  return last != nullptr ? last->number : 0;
+}
+
+// Set while Main()'s function runs, for std::exit() in it.
+std::function<void()> at_exit;  // NOLINT(cert-err58-cpp): does not throw
+
+void CallAtExit() {
+  if (at_exit) at_exit();
+}
+
 // A process that trains: in one round, or, where its agent keeps it, in one after another.
 class Program {
  public:
-  Program(const Train& train, MainOptions options)
-      : train_(train), options_(std::move(options)), state_(std::make_shared<ProcessState>()) {
+  Program(std::string name, const Train& train, MainOptions options)
+      : name_(std::move(name)),
+        train_(train),
+        options_(std::move(options)),
+        state_(std::make_shared<ProcessState>()) {
     state_->report = [this](const ProgressMessage& message) { member_.progress().Send(message); };
   }
 
@@ -42,10 +72,22 @@ class Program {
  private:
   // From joining to leaving.
   void TrainInRound();
+  CollectivePlace Place() const;
+  // Tells the agent where this rank is, which goes no further.
+  void ReportPlace(const CollectivePlace& place);
+  // This rank calls no collective any more, and others may wait for it in vain: tells the agent.
+  void ReportLastPlace();
+  // And the others.
+  void TellLeaving();
+  // Ends this process if it waits in a collective that a rank which has left did not call.
+  void CheckLeft(const CollectivePlace& place);
+  // Tells the agent which collective has failed with `error`; absent: it was none.
+  std::optional<CollectivePlace> ReportFailedPlace(const std::exception_ptr& error);
   // Rethrows what ends the process.
   void LeaveRound();
   void AwaitRound(const std::exception_ptr& left_by_itself);
 
+  const std::string name_;
   const Train& train_;
   const MainOptions options_;
   const std::shared_ptr<ProcessState> state_;
@@ -56,6 +98,7 @@ class Program {
 
   // Of the round.
   std::unique_ptr<World> world_;
+  std::chrono::system_clock::time_point joined_;
   std::unique_ptr<StallReporter> stalls_;
 };
 
@@ -96,12 +139,17 @@ void Program::TrainInRound() {
   options.process = state_;
   world_ = World::Join(env_, std::move(options));
   if (!std::exchange(note_printed_, true)) PrintDeviceNote(*world_);
-  stalls_ = std::make_unique<StallReporter>(
-      member_.progress(), [nccl = world_->is_nccl(), begin = std::chrono::system_clock::now()] {
-        return PlaceNow(nccl, /*queued=*/{}, begin);
-      });
+  joined_ = std::chrono::system_clock::now();
+  stalls_ = std::make_unique<StallReporter>(member_.progress(), [this] {
+    CollectivePlace place = Place();
+    CheckLeft(place);
+    return place;
+  });
+  at_exit = [this] { ReportLastPlace(); };
   train_(*world_);
+  at_exit = nullptr;
   stalls_->Stop();
+  TellLeaving();
   // No rank leaves while another is still waiting for it.
   try {
     world_->Shutdown();
@@ -111,12 +159,90 @@ void Program::TrainInRound() {
   world_.reset();
 }
 
+CollectivePlace Program::Place() const {
+  return PlaceNow(world_->is_nccl(), /*queued=*/{}, joined_);
+}
+
+void Program::ReportPlace(const CollectivePlace& place) {
+  member_.progress().SendPlace(place, member_.progress().words());
+}
+
+// A collective that is not done is given up.
+void Program::ReportLastPlace() {
+  try {
+    stalls_->Stop();
+    CollectivePlace place = Place();
+    for (int i = 0; i < kRetireLooks && place.waits; ++i) {
+      std::this_thread::sleep_for(kRetireInterval);
+      place = Place();
+    }
+    place.waits.reset();
+    ReportPlace(place);
+  } catch (const std::exception&) {
+    // The verdict is without it.
+  }
+}
+
+void Program::TellLeaving() {
+  if (world_->size() == 1) return;
+  ReportLastPlace();
+  try {
+    world_->store()->set(kLeftKey,
+                         std::to_string(world_->rank()) + " " + std::to_string(NumberOf(Place())));
+  } catch (const std::exception&) {
+    // Without the store the others find out by their timeout.
+  }
+}
+
+void Program::CheckLeft(const CollectivePlace& place) {
+  if (!place.waits || place.waits->group != kWorldGroup || !world_->store()->check({kLeftKey}))
+    return;
+  int rank = 0;
+  std::int64_t last = 0;
+  std::istringstream(world_->store()->get_to_str(kLeftKey)) >> rank >> last;
+  if (place.waits->number <= last) return;
+  ReportPlace(place);
+  // The thread that waits cannot be woken on every device.
+  std::_Exit(ReportFailure(name_,
+                           "rank " + std::to_string(rank) +
+                               " has returned from the function of Main() and will not call " +
+                               NameOf(*place.waits) + ", in which rank " +
+                               std::to_string(world_->rank()) +
+                               " waits for it; let every rank call the same collectives",
+                           kExitFailure));
+}
+
+// Work that has failed looks like work that is done.
+std::optional<CollectivePlace> Program::ReportFailedPlace(const std::exception_ptr& error) {
+  const bool is_over =
+      world_ == nullptr || (world_->interrupt() && world_->interrupt()->triggered());
+  if (is_over || CauseOf(error) != Cause::kPeer) return std::nullopt;
+  try {
+    CollectivePlace place = Place();
+    const Collective* last = LastIn(kWorldGroup, place);
+    if (!place.waits && last != nullptr && last->number > 0) {
+      place.waits = *last;
+      std::erase_if(place.last, [](const Collective& one) { return one.group == kWorldGroup; });
+    }
+    ReportPlace(place);
+    return place;
+  } catch (const std::exception&) {
+    return std::nullopt;  // the verdict is without it
+  }
+}
+
 void Program::LeaveRound() {
   const std::exception_ptr error = std::current_exception();
+  const bool in_train = std::exchange(at_exit, nullptr) != nullptr;
   if (stalls_) stalls_->Stop();
   stalls_.reset();
   bool by_itself = false;
-  if (member_.listener() == nullptr || !EndsRoundOnly(error, *member_.listener(), by_itself)) throw;
+  // The barrier after it is no collective of the program's.
+  std::optional<CollectivePlace> failed =
+      in_train ? ReportFailedPlace(error) : std::optional<CollectivePlace>();
+  if (member_.listener() == nullptr ||
+      !EndsRoundOnly(error, *member_.listener(), by_itself, std::move(failed)))
+    throw;
   world_.reset();
   AwaitRound(by_itself ? error : nullptr);
 }
@@ -136,7 +262,8 @@ int Main(int argc, char** argv, const Train& train, MainOptions options) {
       argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "ddprun";
   if (options.keep_freed_memory) KeepFreedMemory();
   try {
-    const int signal = Program(train, std::move(options)).Run();
+    std::atexit(CallAtExit);
+    const int signal = Program(program, train, std::move(options)).Run();
     return signal == 0 ? kExitSuccess : kExitSignal + signal;
   } catch (...) {
     return ReportFailure(program, std::current_exception());

@@ -5,6 +5,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "ddprun/errors.h"
 #include "rendezvous/values/first_cause.h"
@@ -56,14 +57,15 @@ Cause CauseOf(const std::exception_ptr& error) {
   }
 }
 
-bool EndsRoundOnly(const std::exception_ptr& error, RoundListener& listener, bool& by_itself) {
+bool EndsRoundOnly(const std::exception_ptr& error, RoundListener& listener, bool& by_itself,
+                   std::optional<CollectivePlace> place) {
   by_itself = false;
   const Cause cause = CauseOf(error);
   if (cause == Cause::kOwn) return false;
   if (listener.AwaitBroken(kBrokenLimit)) return true;
   if (cause != Cause::kPeer) return false;
   by_itself = true;
-  listener.Leave(Sentence(error));
+  listener.Leave(Sentence(error), std::move(place));
   return true;
 }
 

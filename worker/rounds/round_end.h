@@ -4,6 +4,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "worker/rounds/round_listener.h"
@@ -18,7 +19,9 @@ enum class Cause {
 Cause CauseOf(const std::exception_ptr& error);
 
 // Whether the round alone has ended. If a peer is gone and the agent does not say so within a short
-// time, this rank leaves the round by itself; `by_itself` is set then.
-bool EndsRoundOnly(const std::exception_ptr& error, RoundListener& listener, bool& by_itself);
+// time, this rank leaves the round by itself; `by_itself` is set then. `place`: the collective that
+// failed, where it is known.
+bool EndsRoundOnly(const std::exception_ptr& error, RoundListener& listener, bool& by_itself,
+                   std::optional<CollectivePlace> place = std::nullopt);
 
 }  // namespace ddprun

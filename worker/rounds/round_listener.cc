@@ -88,8 +88,9 @@ bool RoundListener::AwaitBroken(std::chrono::milliseconds limit) {
   return changed_.wait_for(lock, limit, [this] { return broken_ >= round_; });
 }
 
-void RoundListener::Leave(const std::string& error) {
+void RoundListener::Leave(const std::string& error, std::optional<CollectivePlace> place) {
   ProgressMessage left;
+  left.place = std::move(place);
   std::shared_ptr<Interrupt> interrupt;
   {
     const std::lock_guard lock(mutex_);

@@ -43,8 +43,9 @@ class RoundListener {
   bool AwaitBroken(std::chrono::milliseconds limit);
 
   // This worker leaves the current round by itself: a collective has failed for the reason `error`.
-  // Triggers the round's interrupt, since other collectives may still wait.
-  void Leave(const std::string& error);
+  // `place`: which one, where that is known. Triggers the round's interrupt, since other
+  // collectives may still wait.
+  void Leave(const std::string& error, std::optional<CollectivePlace> place = std::nullopt);
 
   // Outside a round from now on. The next one, once it is there. Absent if `gives_up` is true
   // first; it is asked every kGiveUpInterval.

@@ -24,6 +24,9 @@ struct MainOptions {
 // in TORCHELASTIC_ERROR_FILE, where launchers look for it: 1 after an exception, 2 after
 // std::invalid_argument, 128 + signal after a signal that Checkpoints has obeyed.
 //
+// All ranks return from `train` after the same collectives. Where one has returned, and another
+// waits in a collective that it has not called, the other one ends within seconds and says so.
+//
 // `argv[0]` names the program in its messages; nothing else of the arguments is read. Reports to
 // the agent where this rank is and where it waits, by two threads of its own. With `keep` a third
 // one listens to the agent, and SIGPIPE is ignored, because Gloo writes to connections that were
