@@ -12,7 +12,6 @@
 #include "launcher/ctl/ctl_command.h"
 #include "launcher/hosts/hosts_plan.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/process_limits.h"
 #include "rendezvous/base/standard_streams.h"
 #include "rendezvous/base/thread_check.h"
 
@@ -44,10 +43,6 @@ int main(int argc, char** argv) {
   }
   ddprun::ExplainThreadFailures("ddprun");
   ddprun::RestoreChildSignal();
-  if (const std::string problem = ddprun::WhyNoThreads(); !problem.empty()) {
-    std::fprintf(stderr, "ddprun: %s\n", problem.c_str());
-    return 1;
-  }
   ddprun::Invocation invocation{{argv + 1, argv + argc}, CommandLine(argc, argv)};
   std::vector<std::string>& arguments = invocation.arguments;
   if (arguments == std::vector<std::string>{ddprun::kControlPipeFlag})

@@ -18,8 +18,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/version.h"
+#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/process_limits.h"
 #include "rendezvous/base/standard_streams.h"
 #include "rendezvous/base/thread_check.h"
 #include "rendezvous/command_line.h"
@@ -175,8 +175,6 @@ int main(int argc, char** argv) {
     case ddprun::ServiceCommand::Action::kServe:
       break;
   }
-  if (const std::string problem = ddprun::WhyNoThreads(); !problem.empty())
-    return Complain(absl::UnavailableError(problem), 1);
   auto security = OpenSecurity(*command, std::move(token_variable));
   if (!security.ok()) return Complain(security.status(), kExitUsage);
   if (const absl::Status threads = ddprun::CheckThreads(ddprun::kThreadsOfService); !threads.ok())

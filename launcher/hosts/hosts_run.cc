@@ -27,8 +27,8 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/base/process_limits.h"
 #include "rendezvous/client/session_client.h"
 
 namespace ddprun {

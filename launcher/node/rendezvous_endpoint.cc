@@ -11,7 +11,7 @@
 #include "launcher/node/network.h"
 #include "proto/text.h"
 #include "rendezvous/base/addresses.h"
-#include "rendezvous/base/process_limits.h"
+#include "rendezvous/base/file_limit.h"
 
 namespace ddprun {
 namespace {

@@ -40,27 +40,49 @@ std::string Remedy() {
                       "the limit of processes of its container or cgroup (pids.max)");
 }
 
-int HowManyStart(int count) {
+// A container's filter answers clone3 with EPERM, and glibc 2.34 or newer starts threads without
+// that call only for ENOSYS.
+constexpr char kForbidden[] =
+    "cannot start a thread: this container's filter (seccomp) forbids the system call clone3; "
+    "update "
+    "the container runtime (Docker 20.10.10 or newer), or run the container with --security-opt "
+    "seccomp=unconfined";
+
+bool IsForbidden(const std::system_error& error) {
+  return error.code() == std::errc::operation_not_permitted;
+}
+
+struct Started {
+  int count = 0;
+  bool forbidden = false;
+};
+
+Started StartThreads(int count) {
   std::promise<void> end;
   const std::shared_future<void> ended = end.get_future().share();
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(count));
   const SignalsBlocked blocked;
+  bool forbidden = false;
   try {
     while (static_cast<int>(threads.size()) < count)
       threads.emplace_back([ended] { ended.wait(); });
-  } catch (const std::system_error&) {
-    // As many as there are.
+  } catch (const std::system_error& error) {
+    forbidden = IsForbidden(error);
   }
   end.set_value();
   for (std::thread& thread : threads) thread.join();
-  return static_cast<int>(threads.size());
+  return {static_cast<int>(threads.size()), forbidden};
 }
 
 [[noreturn]] void Terminate() {
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const std::system_error& error) {
+    if (IsForbidden(error)) {
+      std::fprintf(stderr, "%s: %s\n", program_name, kForbidden);
+      _exit(1);
+    }
     if (error.code() == std::errc::resource_unavailable_try_again) {
       std::fprintf(stderr, "%s: no thread can be started: %s\n", program_name, Remedy().c_str());
       _exit(1);
@@ -76,8 +98,9 @@ int HowManyStart(int count) {
 }  // namespace
 
 absl::Status CheckThreads(int count) {
-  const int started = HowManyStart(count);
+  const auto [started, forbidden] = StartThreads(count);
   if (started >= count) return absl::OkStatus();
+  if (forbidden) return absl::ResourceExhaustedError(kForbidden);
   return absl::ResourceExhaustedError(
       absl::StrCat("only ", started, " of the ", count,
                    " threads and processes that it needs can be started; ", Remedy()));

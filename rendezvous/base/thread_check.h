@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens where a limit of processes or of memory leaves no room for a thread. gRPC aborts the
-// process then, without a word about the limit.
+// What happens where a limit of processes or of memory, or a container's filter, leaves no room for
+// a thread. gRPC aborts the process then, without a word about the reason.
 #pragma once
 
 #include "absl/status/status.h"

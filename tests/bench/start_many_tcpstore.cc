@@ -30,7 +30,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
-#include "rendezvous/base/process_limits.h"
+#include "rendezvous/base/file_limit.h"
 #include "tests/bench/process_usage.h"
 
 namespace ddprun {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "rendezvous/base/process_limits.h"
+#include "rendezvous/base/file_limit.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/test_node.h"
 
