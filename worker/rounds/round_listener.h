@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "ddprun/interrupt.h"
+#include "proto/collective.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/owned_fd.h"
 
