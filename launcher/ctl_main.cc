@@ -2,8 +2,8 @@
 // ddpctl: looks after runs from the outside. A program of its own beside ddprun, so that a run's
 // program may be called stop or logs.
 #include "launcher/ctl/ctl_command.h"
-#include "rendezvous/base/standard_streams.h"
-#include "rendezvous/base/thread_check.h"
+#include "rendezvous/process/standard_streams.h"
+#include "rendezvous/process/thread_check.h"
 
 int main(int argc, char** argv) {
   if (!ddprun::StandardStreamsAreOpen()) return 1;

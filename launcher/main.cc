@@ -12,8 +12,8 @@
 #include "launcher/ctl/ctl_command.h"
 #include "launcher/hosts/hosts_plan.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/standard_streams.h"
-#include "rendezvous/base/thread_check.h"
+#include "rendezvous/process/standard_streams.h"
+#include "rendezvous/process/thread_check.h"
 
 namespace {
 

@@ -159,11 +159,16 @@ int AnswerFor(const char* name, pid_t pid, int status, const Warden& warden) {
   return 128 + number;
 }
 
+// Before there is a child; the reason has been reported.
+int GiveUp(const Warden& warden) {
+  for (const std::string& folder : warden.folders) RemoveTempDir(folder);
+  return 1;
+}
+
 int FailToFork(const char* name, const Warden& warden) {
   std::fprintf(stderr, "ddprun: cannot start the %s: %s; see `ulimit -u`\n", name,
                std::strerror(errno));
-  for (const std::string& folder : warden.folders) RemoveTempDir(folder);
-  return 1;
+  return GiveUp(warden);
 }
 
 void TakeName(const std::string& name, absl::Span<char> command_line) {
@@ -207,7 +212,7 @@ int RunUnderWarden(const Warden& warden, const AgentBody& agent) {
   BecomeSubreaper();
   const pid_t warden_pid = getpid();
   std::optional<LifePipe> life = MakeLifePipe();
-  if (!life.has_value()) return 1;
+  if (!life.has_value()) return GiveUp(warden);
   const pid_t keeper_pid = fork();
   if (keeper_pid == 0) {
     life->held.Reset();

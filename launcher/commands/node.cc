@@ -37,8 +37,8 @@
 #include "proto/version.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/thread_check.h"
 #include "rendezvous/client/control_client.h"
+#include "rendezvous/process/thread_check.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {

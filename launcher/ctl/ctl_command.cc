@@ -23,8 +23,8 @@
 #include "launcher/node/network.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/owned_fd.h"
-#include "rendezvous/base/thread_check.h"
 #include "rendezvous/client/control_client.h"
+#include "rendezvous/process/thread_check.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {

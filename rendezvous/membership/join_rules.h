@@ -11,6 +11,18 @@
 
 namespace ddprun {
 
+// ---- Hosts of equal names, as machines cloned from one image and many containers have them
+
+// What the run calls the host of that node: "ubuntu", or "ubuntu at 10.0.0.2" where another host of
+// the run has the name already. A host is the one that had the name before if it has the same
+// address, or the same addresses of all interfaces.
+std::string HostNameInRun(const RunState& state, const Join& join);
+
+// A node of this host, whose name is that of HostNameInRun(), has joined.
+void RememberHost(RunState& state, const Join& join);
+
+// ---- Who may join
+
 // OK, or why this node cannot be in the run: INVALID_ARGUMENT (a field out of range),
 // FAILED_PRECONDITION (another version, other rules than the run's, or the run is over),
 // ALREADY_EXISTS (its node rank or id is taken), RESOURCE_EXHAUSTED (no more spares). Both sides of

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/membership/host_names.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"

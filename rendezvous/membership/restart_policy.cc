@@ -32,8 +32,8 @@ bool Contains(const std::vector<ExitCodeRange>& codes, int code) {
   });
 }
 
-// A drained or interrupted node has not failed, and one that never joined has no name. Whose fault it
-// is that a collective failed is not known.
+// A drained or interrupted node has not failed, and one that never joined has no name. Whose fault
+// it is that a collective failed is not known.
 bool IsHostsFailure(const Failure& cause) {
   switch (cause.kind) {
     case FailureKind::kNodeInterrupted:

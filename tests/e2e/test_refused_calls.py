@@ -140,7 +140,14 @@ def test_preload_says_what_it_needs(tmp_path, call, error):
 
 
 @pytest.mark.skipif(NO_THREADS is None, reason="built with a newer glibc than Debian 12's, or an older one")
-@pytest.mark.parametrize("words", [["ddprun", "--standalone", "true"], ["ddpctl", "status"], ["ddprun-rendezvous", "--port", "0"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ddprun", "--standalone", "true"],
+        ["ddpctl", "status", "--rdzv-endpoint", "127.0.0.1:1"],
+        ["ddprun-rendezvous", "--port", "0"],
+    ],
+)
 def test_a_filter_that_forbids_threads_is_named(words):
     done = run([BIN / words[0], *words[1:]], preexec_fn=lambda: refuse("clone3", errno.EPERM))
     assert done.returncode == 1

@@ -15,7 +15,7 @@ MAY_INCLUDE = {
 # The folders of each room, bottom to top: a file includes only its own folder and those before it. The room's own files
 # (its programs) come last.
 FOLDERS = {
-    "rendezvous": """base tcpstore values security membership store wire streams journal observe proxy client listener
+    "rendezvous": """base process tcpstore values security membership store wire streams journal observe proxy client listener
         service""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang agent hosts
         doctor commands""".split(),
@@ -57,6 +57,7 @@ CORES = (
     "launcher/supervisor/supervisor_notices",
     "launcher/supervisor/supervisor_stepper",
     "launcher/supervisor/supervisor_stopping",
+    "launcher/supervisor/likely_cause",
     "launcher/supervisor/supervisor_texts",
     "launcher/supervisor/worker_failure",
     "launcher/hang/python_frames",

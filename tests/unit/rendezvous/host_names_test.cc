@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hosts that have the same name.
-#include "rendezvous/membership/host_names.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/membership/join_rules.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

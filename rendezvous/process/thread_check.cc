@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/base/thread_check.h"
+#include "rendezvous/process/thread_check.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

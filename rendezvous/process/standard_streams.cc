@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/base/standard_streams.h"
+#include "rendezvous/process/standard_streams.h"
 
 #include <fcntl.h>
 #include <unistd.h>
