@@ -40,14 +40,13 @@ def held(port, count, begin):
     """So many connections with which `begin` does something; those that the agent closes are replaced."""
     connections = []
     while True:
-        while len(connections) < count:
+        for _ in range(count - len(connections)):
             connection = connect(port)
             try:
                 begin(connection)
-            except OSError:
+                connections.append(connection)
+            except OSError:  # the agent closed it meanwhile
                 connection.close()
-                continue
-            connections.append(connection)
         print("ready", flush=True)
         time.sleep(0.05)
         still = []
