@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
@@ -24,6 +27,15 @@ std::string ReadSmallFile(const std::string& path, std::size_t bytes_max) {
     text.append(part.data(), static_cast<std::size_t>(count));
   }
   return text;
+}
+
+std::optional<std::int64_t> NumberAfter(const std::string& text, absl::string_view name) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    std::int64_t number = 0;
+    if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) return number;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ddprun

@@ -323,8 +323,8 @@ std::string UnknownFlag(const std::string& argument, absl::Span<const Flag> all,
   return absl::StrCat("unknown flag ", name, meant, SeeHelp(purpose));
 }
 
-// Of flags that hardly any script has itself, and that were not given to ddprun. Not of a program
-// that may be a launcher, too.
+// A flag that hardly any script has itself, and that was not given to ddprun. Other programs than
+// scripts may be launchers, too.
 std::string MisplacedFlagWarning(const Options& options, const Values& values) {
   constexpr const char* kOwn[] = {"--nproc-per-node", "--nnodes",       "--node-rank",
                                   "--standalone",     "--max-restarts", "--rdzv-endpoint",

@@ -72,16 +72,6 @@ std::optional<std::int64_t> NumberIn(const std::string& path) {
   return number;
 }
 
-// "MemAvailable:  123 kB" or "inactive_file 123".
-std::int64_t NumberAfter(const std::string& text, absl::string_view name) {
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    std::int64_t number = 0;
-    if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) return number;
-  }
-  return kNoNumber;
-}
-
 void KeepLeast(std::int64_t& least, std::int64_t number) {
   least = least == kNoNumber ? number : std::min(least, number);
 }
@@ -96,14 +86,14 @@ void CollectMemoryOf(const std::string& folder, const char* limit_file, const ch
   const std::string stat = ReadSmallFile(folder + "/memory.stat");
   std::int64_t free = *limit - *used;
   for (const char* name : {"inactive_file", "active_file"})
-    free += std::max<std::int64_t>(0, NumberAfter(stat, name));
+    free += std::max<std::int64_t>(0, NumberAfter(stat, name).value_or(0));
   KeepLeast(facts.memory_limit, *limit);
   KeepLeast(facts.memory_free, std::clamp<std::int64_t>(free, 0, *limit));
 }
 
 void CollectMemory(NodeFacts& facts) {
-  const std::int64_t available = NumberAfter(ReadSmallFile("/proc/meminfo"), "MemAvailable:");
-  if (available != kNoNumber) facts.memory_free = available * 1024;
+  const auto available = NumberAfter(ReadSmallFile("/proc/meminfo"), "MemAvailable:");
+  if (available.has_value()) facts.memory_free = *available * 1024;
   // In a container, its own cgroup (v1) is mounted at the root.
   CollectMemoryOf("/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                   facts);

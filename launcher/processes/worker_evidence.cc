@@ -2,7 +2,6 @@
 #include "launcher/processes/worker_evidence.h"
 
 #include <glob.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -14,13 +13,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/process/resource_limit.h"
 
 namespace ddprun {
 namespace {
@@ -110,15 +108,6 @@ std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_po
 
 namespace {
 
-// The soft limit, which RLIMIT_CPU alone tells apart from the hard one: at that one comes SIGKILL.
-std::optional<std::int64_t> Limit(__rlimit_resource resource, bool hard = false) {
-  rlimit limit{};
-  if (getrlimit(resource, &limit) != 0) return std::nullopt;
-  const rlim_t value = hard ? limit.rlim_max : limit.rlim_cur;
-  if (value == RLIM_INFINITY) return std::nullopt;
-  return static_cast<std::int64_t>(value);
-}
-
 std::optional<EndEvidence::Room> RoomAt(const std::string& folder) {
   struct statvfs state {};
   if (statvfs(folder.c_str(), &state) != 0) return std::nullopt;
@@ -130,35 +119,24 @@ std::optional<EndEvidence::Room> RoomAt(const std::string& folder) {
                            state.f_files == 0 || state.f_favail > 0};
 }
 
-// Of a line "CommitLimit:  1024 kB". 0: there is none.
-std::int64_t Kilobytes(const std::string& meminfo, absl::string_view name) {
-  for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
-    std::int64_t number = 0;
-    if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, ":") &&
-        absl::ConsumeSuffix(&line, " kB") &&
-        absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &number)) {
-      return number;
-    }
-  }
-  return 0;
-}
-
 bool PromisesNoMoreMemory() {
   if (absl::StripAsciiWhitespace(ReadSmallFile("/proc/sys/vm/overcommit_memory")) != "2")
     return false;
   const std::string meminfo = ReadSmallFile("/proc/meminfo");
   // The worker's own part has been given back by now: a tenth is as good as all.
-  return 10 * Kilobytes(meminfo, "Committed_AS") >= 9 * Kilobytes(meminfo, "CommitLimit");
+  const auto promised = NumberAfter(meminfo, "Committed_AS:");
+  const auto limit = NumberAfter(meminfo, "CommitLimit:");
+  return promised && limit && 10 * *promised >= 9 * *limit;
 }
 
 // Of this machine now, and the limits that workers inherit from this process.
 EndEvidence ReadEndEvidence(std::optional<double> cpu_seconds) {
   EndEvidence evidence;
   evidence.cpu_seconds = cpu_seconds;
-  evidence.cpu_seconds_limit = Limit(RLIMIT_CPU, true);
-  evidence.memory_limit = Limit(RLIMIT_AS);
-  evidence.file_limit = Limit(RLIMIT_FSIZE);
-  evidence.processes_max = Limit(RLIMIT_NPROC);
+  evidence.cpu_seconds_limit = ResourceLimit(RLIMIT_CPU, /*hard=*/true);  // there comes SIGKILL
+  evidence.memory_limit = ResourceLimit(RLIMIT_AS);
+  evidence.file_limit = ResourceLimit(RLIMIT_FSIZE);
+  evidence.processes_max = ResourceLimit(RLIMIT_NPROC);
   evidence.shm = RoomAt("/dev/shm");
   const char* const tmp = std::getenv("TMPDIR");
   evidence.tmp_folder = tmp != nullptr && *tmp != '\0' ? tmp : "/tmp";

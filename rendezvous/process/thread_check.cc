@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/process/thread_check.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <future>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -16,25 +14,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/bounded_call.h"
+#include "rendezvous/process/resource_limit.h"
 
 namespace ddprun {
 namespace {
 
 const char* program_name = "ddprun";
 
-std::optional<rlim_t> Limit(__rlimit_resource resource) {
-  rlimit limit{};
-  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return limit.rlim_cur;
-}
-
 // Which of them it met the kernel does not say.
 std::string Remedy() {
   std::string limits;
   // The kernel does not limit root.
-  if (const auto processes = Limit(RLIMIT_NPROC); processes && geteuid() != 0)
+  if (const auto processes = ResourceLimit(RLIMIT_NPROC); processes && geteuid() != 0)
     absl::StrAppend(&limits, "`ulimit -u` (", *processes, "), ");
-  if (const auto memory = Limit(RLIMIT_AS))
+  if (const auto memory = ResourceLimit(RLIMIT_AS))
     absl::StrAppend(&limits, "`ulimit -v` (", *memory / 1024, "), ");
   return absl::StrCat("raise ", limits, limits.empty() ? "" : "or ",
                       "the limit of processes of its container or cgroup (pids.max)");

@@ -73,21 +73,23 @@ TEST_F(CauseTest, AmongEqualsTheFirstStays) {
   EXPECT_EQ(run.state.cause->rank, 2);
 }
 
+// Of a rank that waits in that all_reduce, or has not begun it.
+std::vector<RanksInPlace> PlaceOf(int rank, std::optional<std::int64_t> waits) {
+  std::vector<RanksInPlace> places;
+  CollectivePlace at{std::nullopt, {{"0", 6, "barrier"}}};
+  if (waits) at.waits = Collective{"0", *waits, "all_reduce"};
+  AddPlace(rank, at, places);
+  return places;
+}
+
 TEST_F(CauseTest, RanksOfOtherNodesAddWhereTheyWere) {
   Seal();
-  const auto place = [](int rank, std::optional<std::int64_t> waits) {
-    std::vector<RanksInPlace> places;
-    CollectivePlace at{std::nullopt, {{"0", 6, "barrier"}}};
-    if (waits) at.waits = Collective{"0", *waits, "all_reduce"};
-    AddPlace(rank, at, places);
-    return places;
-  };
   Failure failure = Symptom(0);
-  failure.places = place(0, 7);
+  failure.places = PlaceOf(0, 7);
   run.Reports(a, WorkerFailed{kFirst, failure});
-  run.Reports(a, NodeStopped{kFirst, 1, {}, {}, place(1, 7)});
-  run.Reports(b, NodeStopped{kFirst, 1, {}, {}, place(3, std::nullopt)});
-  run.Reports(c, NodeStopped{kFirst, 1, {}, {}, place(1, 9)});  // not a rank of its own
+  run.Reports(a, NodeStopped{kFirst, 1, {}, {}, PlaceOf(1, 7)});
+  run.Reports(b, NodeStopped{kFirst, 1, {}, {}, PlaceOf(3, std::nullopt)});
+  run.Reports(c, NodeStopped{kFirst, 1, {}, {}, PlaceOf(1, 9)});  // not a rank of its own
   ASSERT_TRUE(run.Sent<Finish>(a));
   EXPECT_EQ(ToSentence(run.Sent<Finish>(a)->verdict.cause->places),
             "ranks 0-1 wait in all_reduce 7; rank 3 has not begun it: its last was barrier 6");
@@ -95,20 +97,13 @@ TEST_F(CauseTest, RanksOfOtherNodesAddWhereTheyWere) {
 
 TEST_F(CauseTest, AWorkerThatEndedEarlyIsNamedWithWhatTheOthersWaitedIn) {
   Seal();
-  const auto place = [](int rank, std::optional<std::int64_t> waits) {
-    std::vector<RanksInPlace> places;
-    CollectivePlace at{std::nullopt, {{"0", 6, "barrier"}}};
-    if (waits) at.waits = Collective{"0", *waits, "all_reduce"};
-    AddPlace(rank, at, places);
-    return places;
-  };
   Failure failure = Symptom(0);
-  failure.places = place(0, 7);
+  failure.places = PlaceOf(0, 7);
   run.Reports(a, WorkerFailed{kFirst, failure});
   Failure early = ExitedWith(1);
   early.kind = FailureKind::kWorkerEndedEarly;
   early.rank = 3;
-  early.places = place(3, std::nullopt);
+  early.places = PlaceOf(3, std::nullopt);
   run.Reports(b, WorkerFailed{kFirst, early});
   run.Reports(a, NodeStopped{kFirst, 1, {{EndKind::kExited, 1, 0, 1}}});
   run.Reports(b, NodeStopped{kFirst, 1, {{EndKind::kSucceeded, 0, 1, 1}}});
