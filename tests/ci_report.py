@@ -27,7 +27,7 @@ DEAREST_FILES = 10
 REFERENCE_UNIT_S = 0.9  # the loop on the machine for which the limit is given
 LIMIT_CPU_S = 20  # of a test in CI, on that machine
 LIMIT_UNITS = LIMIT_CPU_S / REFERENCE_UNIT_S
-FAILURE_LINES = 12  # shown of each test that failed
+FAILURE_LINES = 30  # shown of each test that failed
 FAILURE_LINE_CHARACTERS = 160
 COST_MIN_S = 5  # shorter tests may start in any order
 

@@ -39,7 +39,8 @@ class RankProcess {
     for (const auto& [name, value] : ToEnviron(env)) variables.push_back(name + "=" + value);
     for (char** variable = environ; *variable != nullptr; ++variable)
       variables.push_back(*variable);
-    std::vector<std::string> arguments{"/proc/self/exe", "--gtest_filter=" + CurrentTest()};
+    std::vector<std::string> arguments{"/proc/self/exe", "--gtest_filter=" + CurrentTest(),
+                                       "--gtest_brief=1"};  // only what fails, which is shown
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_.c_str(),
