@@ -90,6 +90,8 @@ inline constexpr std::size_t kCollectivePlacesShown = 8;
 inline constexpr std::chrono::seconds kStillTime{10};
 // Ranks that have waited for the others for so long are told of on node 0's console.
 inline constexpr std::chrono::seconds kStallTime{60};
+// How often a run looks for such ranks at most, while its nodes report changes.
+inline constexpr std::chrono::seconds kStallLook{1};
 // Of one outcome in a verdict: the ranges of ranks and the hosts that are listed; the rest is a
 // number.
 inline constexpr std::size_t kOutcomeRangesShown = 16;

@@ -163,7 +163,7 @@ void MembershipStep::operator()(const Tick&) {
     }
     case RunPhase::kSealed:
       TellWaiting();
-      TellStall();
+      LookForStall();
       return;
     case RunPhase::kClosed:
       return;
@@ -213,24 +213,37 @@ void MembershipStep::On(Member& member, const Heartbeat& report) {
   if (state_.phase == RunPhase::kSealed) TakeDamages(member, report.progress);
 }
 
-// The time counts from the collective in which most wait: which others are late may change.
+// All members' places are put together at most once in kStallLook: in a run of thousands each
+// node reports a change when all of them stall.
 void MembershipStep::TakeStill(Member& member, const std::vector<RanksInPlace>& still) {
   std::vector<RanksInPlace> own = OwnPlacesFrom(member, still);
   if (own == member.still) return;
   member.still = std::move(own);
-  const std::vector<RanksInPlace> places = StillIn(state_);
-  const WaitingRanks most = MostWaiting(places);
-  const auto in = most.in != nullptr ? std::optional(*most.in) : std::nullopt;
-  if (in == state_.stalled_in) return;
-  state_.stalled_in = in;
-  state_.stall_due = in ? std::optional(now_ + (kStallTime - kStillTime)) : std::nullopt;
+  if (!state_.stall_look_due) state_.stall_look_due = now_ + kStallLook;
 }
 
-void MembershipStep::TellStall() {
-  if (!state_.stall_due || now_ < *state_.stall_due) return;
+// The time counts from the collective in which most wait: which others are late may change.
+void MembershipStep::LookForStall() {
+  const auto is_due = [this](std::optional<TimePoint> time) { return time && *time <= now_; };
+  const bool tells = is_due(state_.stall_due);
+  if (!tells && !is_due(state_.stall_look_due)) return;
+  state_.stall_look_due.reset();
+  const std::vector<RanksInPlace> places = StillIn(state_);
+  const Collective* const most = MostWaiting(places).in;
+  const auto in = most != nullptr ? std::optional(*most) : std::nullopt;
+  if (in != state_.stalled_in) {
+    state_.stalled_in = in;
+    state_.stall_due =
+        in ? std::optional(now_ + (kStallTime - kStillTime - kStallLook)) : std::nullopt;
+  } else if (tells) {
+    TellStall(places);
+  }
+}
+
+void MembershipStep::TellStall(const std::vector<RanksInPlace>& places) {
   state_.stall_due.reset();
   const std::string words =
-      absl::StrCat("no progress for ", kStallTime.count(), " s: ", ToSentence(StillIn(state_)),
+      absl::StrCat("no progress for ", kStallTime.count(), " s: ", ToSentence(places),
                    "; `ddpctl stacks` prints what each rank does");
   AddNotice(NoticeKind::kRanksWait).words = words;
   for (const auto& entry : state_.members) {
@@ -380,7 +393,8 @@ RankTime TimeOf(const RunState& state) {
 
 std::vector<RanksInPlace> StillIn(const RunState& state) {
   std::vector<RanksInPlace> places;
-  for (const auto& entry : state.members) MergePlaces(entry.second.still, places);
+  // In the order of ranks, in which their ranges grow at the end.
+  for (const auto& entry : state.places) MergePlaces(state.members.at(entry.second).still, places);
   if (MostWaiting(places).in == nullptr) places.clear();
   return places;
 }
@@ -411,6 +425,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
   return Earliest({state.lease_due, state.words_due, only_if(forming, state.restart_due),
                    only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
                    only_if(state.phase == RunPhase::kSealed, state.stall_due),
+                   only_if(state.phase == RunPhase::kSealed, state.stall_look_due),
                    // While a member is away, its lease decides.
                    only_if(state.links.size() == state.members.size(), state.last_call_due)});
 }

@@ -142,6 +142,7 @@ struct RunState {
   // is absent once they were.
   std::optional<Collective> stalled_in;
   std::optional<TimePoint> stall_due;
+  std::optional<TimePoint> stall_look_due;  // a member's places have changed
 
   // The last notice; it stands for its time.
   std::optional<PreemptionNotice> preemption;

@@ -83,6 +83,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   state_.sealed = now_;
   state_.stalled_in.reset();
   state_.stall_due.reset();
+  state_.stall_look_due.reset();
   RunNotice& note = AddNotice(NoticeKind::kRoundStarted);
   note.node_count = start.node_count;
   note.world_size = start.world_size;

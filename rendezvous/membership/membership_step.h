@@ -51,7 +51,8 @@ class MembershipStep {
   void TakeSlowRank(Member& member, const Progress& progress);
   void TakeDamages(Member& member, const Progress& progress);
   void TakeStill(Member& member, const std::vector<RanksInPlace>& still);
-  void TellStall();
+  void LookForStall();
+  void TellStall(const std::vector<RanksInPlace>& places);
   // The node leaves for the reason `words`, if the run can go on; `note` says what comes of it.
   void DrainBecause(const char* flag, const std::string& words, bool only_for_spare, Member& member,
                     RunNotice& note);

@@ -78,6 +78,30 @@ TEST_F(StallTest, RanksThatGoOnInTimeAreNotTold) {
   EXPECT_FALSE(run.Sent<Waiting>(a));
 }
 
+TEST_F(StallTest, RanksThatGoOnAtTheLastMomentAreNotTold) {
+  Stall();
+  run.PassesUntil(run.now + kUntilTold - kStallLook / 2);
+  Report(a, {});
+  run.PassesUntil(run.now + std::chrono::hours(1));
+  EXPECT_FALSE(run.Sent<Waiting>(a));
+  EXPECT_TRUE(run.notes.empty());
+}
+
+// In a run of thousands each look takes all members' places.
+TEST_F(StallTest, ChangesOfAMomentAreLookedAtOnce) {
+  const auto looks_at = run.now + kStallLook;
+  Report(a, At(0, 11));
+  run.now += kStallLook / 2;
+  Report(b, At(1, std::nullopt));
+  EXPECT_EQ(run.state.stall_look_due, looks_at);
+  EXPECT_FALSE(run.state.stalled_in) << "not looked yet";
+  run.PassesUntil(looks_at);
+  EXPECT_TRUE(run.state.stalled_in);
+  EXPECT_FALSE(run.state.stall_look_due);
+  Report(b, At(1, std::nullopt));
+  EXPECT_FALSE(run.state.stall_look_due) << "nothing has changed";
+}
+
 TEST_F(StallTest, AnotherCollectiveIsAnotherWait) {
   Stall();
   run.PassesUntil(run.now + kUntilTold / 2);
@@ -97,6 +121,7 @@ TEST_F(StallTest, TheStatusHasItAtOnce) {
 TEST_F(StallTest, ThatARankComputesForLongIsNoWait) {
   Report(b, At(1, std::nullopt));
   EXPECT_TRUE(StatusOf(run.state, run.now, 8).still.empty());
+  run.PassesUntil(run.now + std::chrono::hours(1));
   EXPECT_FALSE(run.state.stall_due);
 }
 
