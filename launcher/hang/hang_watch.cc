@@ -94,8 +94,10 @@ std::optional<HungWorker> HangWatch::Look(TimePoint now) {
   }
   if (now >= *next_look_) Schedule(now);
   std::optional<HungWorker> found;
+  std::vector<bool> known;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
+    known.push_back(worker.reported.has_value());
     const std::optional<HangKind> kind = WhyHung(worker, now);
     if (!kind.has_value()) continue;
     if (!worker.reported.has_value() && !found.has_value()) {
@@ -106,7 +108,10 @@ std::optional<HungWorker> HangWatch::Look(TimePoint now) {
   if (!found.has_value() || found->hang.kind != HangKind::kNoProgress) return found;
   // One that hangs a little shorter may be the one that the others wait for.
   if (auto behind = FindSilent(options_.hang_timeout / 2, now)) found = std::move(behind);
-  workers_[static_cast<std::size_t>(found->local_rank)].reported = HangKind::kNoProgress;
+  const auto blamed = static_cast<std::size_t>(found->local_rank);
+  workers_[blamed].reported = HangKind::kNoProgress;
+  // It was named when the first of those that wait for it had waited for long enough.
+  if (known[blamed]) return std::nullopt;
   return found;
 }
 

@@ -122,6 +122,19 @@ TEST_F(HangWatchTest, InOneStepTheOneThatWaitsForNobodyIsTheCause) {
   EXPECT_EQ(Pass(seconds(12))->local_rank, 1);
 }
 
+TEST_F(HangWatchTest, OneIsNamedOnceThoughOthersWaitForItSinceDifferentTimes) {
+  Begin({.hang_timeout = seconds(10)}, 3);
+  watch_->OnProgress(0, At(5, "all_reduce"), now_);
+  now_ += seconds(1);
+  watch_->OnProgress(1, At(5, "all_reduce"), now_);
+  now_ += seconds(1);
+  watch_->OnProgress(2, At(4, "data"), now_);
+  const auto found = Pass(seconds(8));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->local_rank, 2);
+  EXPECT_FALSE(Pass(seconds(60)).has_value());
+}
+
 TEST_F(HangWatchTest, OneThatGoesOnIsNotBlamed) {
   Begin({.hang_timeout = seconds(10)});
   watch_->OnProgress(0, At(1, "data"), now_);
