@@ -138,6 +138,13 @@ inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
+// Of those stacks on the console, so that a hang fits on one screen: lines of the rank that hangs,
+// of each other one, and ranks; frames of a thread and bytes of a line. Files have all of it.
+inline constexpr std::size_t kStackLinesShown = 12;
+inline constexpr std::size_t kStackLinesShownOfOthers = 4;
+inline constexpr std::size_t kStackRanksShown = 4;
+inline constexpr std::size_t kStackFramesShown = 5;
+inline constexpr std::size_t kStackLineShown = 120;
 // The answer of NCCL's RAS service, which itself waits for half of that time for ranks that do not
 // answer. It comes after the stacks, and is left out where it might end after kStacksTimeout.
 inline constexpr std::size_t kRasBytesMax = 256u << 10;

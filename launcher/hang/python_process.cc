@@ -138,6 +138,12 @@ std::string NameOf(pid_t pid, std::int64_t tid) {
   return std::string(absl::StripTrailingAsciiWhitespace(ReadSmallFile(path)));
 }
 
+// The thread that watches the collectives (launcher/collectives), which always waits.
+bool IsOurs(const PythonThread& thread) {
+  return thread.is_whole && !thread.frames.empty() &&
+         absl::EndsWith(thread.frames.back().file, "/collective_watch/sitecustomize.py");
+}
+
 }  // namespace
 
 std::vector<std::string> PythonStacks(Dwfl* dwfl, pid_t pid) {
@@ -163,6 +169,7 @@ std::vector<std::string> PythonStacks(Dwfl* dwfl, pid_t pid) {
   const PythonThreads found = ReadPythonThreads(read, search.found.runtime, *layout);
   std::vector<std::string> lines;
   for (const PythonThread& thread : found.threads) {
+    if (IsOurs(thread)) continue;
     const std::int64_t tid = thread.tid != 0 ? thread.tid : TidOf(read, thread.handle);
     const bool is_known = IsThread(pid, tid);
     lines.push_back(absl::StrCat("  ", python, " thread ",

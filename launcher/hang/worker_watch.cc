@@ -10,8 +10,10 @@
 #include "launcher/base/background.h"
 #include "launcher/base/limits.h"
 #include "launcher/placement/role_ranks.h"
+#include "launcher/supervisor/stack_summary.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/collectives.h"
+#include "rendezvous/values/rank_ranges.h"
 
 namespace ddprun {
 namespace {
@@ -30,11 +32,15 @@ void WorkerWatch::Begin(const Start& start, TimePoint now) {
   start_ = start;
   watch_.Start(workers_.size(), now);
   ledger_.Begin(start.round, workers_.size(), now);
+  // The programs of different roles may well end at different times.
+  if (!workers_.HasRoles()) late_.Start(workers_.size());
 }
 
 void WorkerWatch::End() {
   watch_.End();
+  late_.End();
   found_.reset();
+  late_first_.reset();
   reader_.reset();
   stacks_.clear();
   dumps_ = {};
@@ -49,9 +55,11 @@ void WorkerWatch::OnEvent(const Event& event, TimePoint now) {
   if (const auto* stop = std::get_if<Stop>(&event)) {
     if (stop->round != start_.round) return;
     ledger_.OnBroken(now);
+    late_.End();
     KeepPlaces();
   } else if (const auto* ended = std::get_if<WorkerEnded>(&event)) {
     ledger_.OnExit(ended->local_rank, IsSuccess(ended->outcome), now);
+    late_.OnExit(ended->local_rank, now);
   } else if (std::holds_alternative<AllGone>(event)) {
     ledger_.End(now);
     KeepPlaces();
@@ -73,7 +81,13 @@ void WorkerWatch::WatchProgress(int local_rank, ProgressMessage message, TimePoi
 void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoint now) {
   WatchProgress(worker, message, now);
   ledger_.OnProgress(worker, message, now);
+  if (message.goes_on) late_.OnSign(now);
   changed_ = true;
+}
+
+void WorkerWatch::OnOutput(int worker, TimePoint now) {
+  watch_.OnOutput(worker, now);
+  late_.OnSign(now);
 }
 
 bool WorkerWatch::OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message,
@@ -89,6 +103,7 @@ void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
   if (found_.has_value()) return;  // they are being read already
   // All wait for one. Which one is known only when every node has examined its own.
   found_ = watch_.FindSilent(silent / 2, now);
+  if (std::exchange(late_first_, std::nullopt).has_value()) reader_.reset();
   if (found_.has_value()) ReadStacks(now);
   ReadDumps(now);
   if (found_.has_value() || IsReading()) return;
@@ -104,7 +119,8 @@ std::optional<TimePoint> WorkerWatch::NextDeadline(bool round_runs) const {
   } else if (found_.has_value()) {
     reading = kAtOnce;
   }
-  return Earliest({round_runs ? watch_.NextLook() : std::nullopt, reading,
+  return Earliest({round_runs ? watch_.NextLook() : std::nullopt,
+                   round_runs ? late_.due() : std::nullopt, reading,
                    changed_ ? std::optional(next_report_) : std::nullopt, still_due_,
                    asked_stacks_ != nullptr ? asked_stacks_->reader.deadline() : std::nullopt});
 }
@@ -119,12 +135,39 @@ void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& eve
     if (std::exchange(asked_, false)) events.push_back(StacksRead{});
   }
   if (!round_runs) return;
+  LookForLate(now);
+  if (late_first_.has_value()) return;  // a reader reads once
   found_ = watch_.Look(now);
   if (!found_.has_value()) return;
   Report(
       absl::StrCat(ToSentence(Describe(*found_)), "; reading the stacks of this node's workers"));
   ReadStacks(now);
   ReadDumps(now);
+}
+
+void WorkerWatch::LookForLate(TimePoint now) {
+  if (late_first_.has_value()) {
+    TakeWhatIsRead(now);
+    if (reader_ == nullptr)
+      Show(std::exchange(stacks_, {}), *std::exchange(late_first_, std::nullopt));
+    return;
+  }
+  const std::vector<int> late = late_.Take(now);
+  if (late.empty()) return;
+  std::vector<RankRange> ranks;
+  for (const int i : late) {
+    const int rank = start_.rank_first + i;
+    AddRanks({rank, rank}, late.size(), ranks);
+  }
+  const auto count = static_cast<std::int64_t>(late.size());
+  Report(absl::StrCat(
+      RanksText(ranks, count),
+      count == 1 ? " still runs and writes nothing, " : " still run and write nothing, ",
+      kLateEndTime.count(),
+      " s after the others of this node have ended with code 0; "
+      "reading the stacks"));
+  late_first_ = late.front();
+  ReadStacks(now);
 }
 
 void WorkerWatch::TakeWhatIsRead(TimePoint now) {
@@ -178,7 +221,7 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
   if (places.empty() && start_.node_count > 1)  // workers of other nodes may wait for these
     places = watch_.PlacesBesideOthers(start_.rank_first);
   if (const std::string where = ToSentence(places); !where.empty()) Report(where);
-  Show(stacks);
+  Show(stacks, found.local_rank);
   if (!watch_.StillHangs(found)) {
     if (workers_.IsLive(found.local_rank)) {
       Report(absl::StrCat("rank ", start_.rank_first + found.local_rank,
@@ -199,23 +242,36 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
   events.push_back(std::move(hung));
 }
 
-// Of each worker its own main thread, and what else there is of the first ones: the files have all.
-void WorkerWatch::Show(const Stacks& stacks) {
+// One screen: that of the rank in question first, and of the others what their first threads do.
+// The files have all.
+void WorkerWatch::Show(const Stacks& stacks, int first) {
+  std::vector<int> order = {first};
   for (int i = 0; i < workers_.size(); ++i) {
+    if (i != first) order.push_back(i);
+  }
+  std::size_t found = 0;
+  bool loses = false;
+  for (const int i : order) {
     const auto pid = workers_.pid(i);
     const auto it = pid.has_value() ? stacks.find(*pid) : stacks.end();
     if (it == stacks.end()) continue;
-    const std::vector<std::string>& lines = it->second;
     const std::string file = workers_.StacksFile(i);
+    if (++found > kStackRanksShown) {
+      loses = loses || file.empty();
+      continue;
+    }
     Report(absl::StrCat("stacks of rank ", start_.rank_first + i, " (pid ", *pid, ")",
                         file.empty() ? ":" : absl::StrCat(", all of them in ", file, ":")));
-    const std::size_t shown = std::min(lines.size(), kStackLinesMax);
-    for (std::size_t j = 0; j < shown; ++j) console_.WriteLine(OutputStream::kErr, lines[j]);
-    if (shown < lines.size()) {
-      console_.WriteLine(OutputStream::kErr,
-                         absl::StrCat("  and ", lines.size() - shown, " more lines"));
-    }
+    const StackSummary summary =
+        SummaryOf(it->second, i == first ? kStackLinesShown : kStackLinesShownOfOthers);
+    for (const std::string& line : summary.lines) console_.WriteLine(OutputStream::kErr, line);
+    if (summary.left_out == 0) continue;
+    console_.WriteLine(OutputStream::kErr, absl::StrCat("    ... ", summary.left_out, " lines"));
+    loses = loses || file.empty();
   }
+  if (found > kStackRanksShown)
+    Report(absl::StrCat("and the stacks of ", found - kStackRanksShown, " more ranks"));
+  if (loses) Report("with --log-dir all stacks are kept, in rank_R/stacks.txt");
 }
 
 absl::Status WorkerWatch::BeginStacks(std::uint64_t id, int local_rank, TimePoint now) {

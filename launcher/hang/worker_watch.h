@@ -11,6 +11,7 @@
 
 #include "launcher/base/poller.h"
 #include "launcher/hang/hang_watch.h"
+#include "launcher/hang/late_workers.h"
 #include "launcher/hang/rank_ledger.h"
 #include "launcher/hang/stacks.h"
 #include "launcher/options/options.h"
@@ -29,7 +30,7 @@ class WorkerWatch {
   void Begin(const Start& start, TimePoint now);
 
   void OnProgress(int worker, const ProgressMessage& message, TimePoint now);
-  void OnOutput(int worker, TimePoint now) { watch_.OnOutput(worker, now); }
+  void OnOutput(int worker, TimePoint now);
 
   // A worker has ended; `message` is what it had sent before. True: the last that it has sent is
   // that it waits in a collective.
@@ -83,8 +84,9 @@ class WorkerWatch {
   void ReadDumps(TimePoint now);
   bool IsReading() const { return reader_ != nullptr || dumps_.valid(); }
   void TakeWhatIsRead(TimePoint now);
+  void LookForLate(TimePoint now);
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
-  void Show(const Stacks& stacks);
+  void Show(const Stacks& stacks, int first);
   void Report(const std::string& sentence);
   Heartbeat LastHeartbeat() const;
   Failure Describe(const HungWorker& hung) const;
@@ -92,12 +94,14 @@ class WorkerWatch {
   const HangOptions options_;
   HangWatch watch_;
   RankLedger ledger_;
+  LateWorkers late_;
   Workers& workers_;
   Poller& poller_;
   Console& console_;
 
   Start start_;
   std::optional<HungWorker> found_;      // the stacks and dumps of this node are being read
+  std::optional<int> late_first_;        // the stacks of workers that are late are being read
   bool asked_ = false;                   // for the supervisor, which waits for StacksRead
   std::unique_ptr<StackReader> reader_;  // null: no stack is being read
   Stacks stacks_;                        // that have been read

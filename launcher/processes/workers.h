@@ -112,6 +112,7 @@ class Workers {
   // The number of the round's workers.
   int size() const { return config_.local_world_size(); }
   bool IsLive(int local_rank) const;
+  bool HasRoles() const { return roles_.size() > 1; }
   // Its role, where ranks are counted by role; else empty.
   std::string CountingRole(int local_rank) const;
   std::chrono::milliseconds AgeAt(TimePoint now) const {

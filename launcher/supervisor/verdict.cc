@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "launcher/supervisor/stack_summary.h"
 #include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/worker_outcomes.h"
@@ -82,15 +83,11 @@ std::string WordsText(const Failure& failure, FailureMessage message) {
 
 std::string StackText(const Failure& failure) {
   if (!failure.hang || failure.hang->stack.empty()) return "";
-  const Lines& stack = failure.hang->stack;
+  const StackSummary summary = SummaryOf(failure.hang->stack, kStackLinesShown);
   std::string out = absl::StrCat("  where rank ", failure.rank, " was:\n");
-  for (std::size_t i = 0; i < std::min(stack.size(), kShownLinesMax); ++i) {
-    absl::StrAppend(&out, "  ", stack[i], "\n");
-  }
-  if (stack.size() > kShownLinesMax) {
-    absl::StrAppend(&out, "    ... ", stack.size() - kShownLinesMax,
-                    " lines, see --verdict-file\n");
-  }
+  for (const std::string& line : summary.lines) absl::StrAppend(&out, "  ", line, "\n");
+  if (summary.left_out > 0)
+    absl::StrAppend(&out, "    ... ", summary.left_out, " lines, see --verdict-file\n");
   return out;
 }
 

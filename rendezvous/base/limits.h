@@ -92,6 +92,8 @@ inline constexpr std::chrono::seconds kStillTime{10};
 inline constexpr std::chrono::seconds kStallTime{60};
 // How often a run looks for such ranks at most, while its nodes report changes.
 inline constexpr std::chrono::seconds kStallLook{1};
+// Workers that still run so long after all others have ended with success are told of.
+inline constexpr std::chrono::seconds kLateEndTime{60};
 // Of one outcome in a verdict: the ranges of ranks and the hosts that are listed; the rest is a
 // number.
 inline constexpr std::size_t kOutcomeRangesShown = 16;

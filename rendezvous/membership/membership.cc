@@ -14,6 +14,7 @@
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/divergence.h"
 #include "rendezvous/values/first_cause.h"
+#include "rendezvous/values/rank_ranges.h"
 #include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
@@ -164,6 +165,7 @@ void MembershipStep::operator()(const Tick&) {
     case RunPhase::kSealed:
       TellWaiting();
       LookForStall();
+      TellLate();
       return;
     case RunPhase::kClosed:
       return;
@@ -252,6 +254,35 @@ void MembershipStep::TellStall(const std::vector<RanksInPlace>& places) {
   }
 }
 
+// To the nodes that are late, and to node 0's console. Not while most nodes still run.
+void MembershipStep::TellLate() {
+  if (!state_.late_due || now_ < *state_.late_due) return;
+  state_.late_due.reset();
+  std::vector<RankRange> ranks;
+  std::int64_t count = 0;
+  std::size_t late = 0;
+  for (const auto& entry : state_.places) {
+    const Member& member = state_.members.at(entry.second);
+    if (!member.join.roles.empty()) return;  // their programs may well end at different times
+    if (member.phase != MemberPhase::kRunning) continue;
+    ++late;
+    count += member.join.local_world_size;
+    AddRanks({member.rank_first, member.rank_first + member.join.local_world_size - 1},
+             kOutcomeRangesShown, ranks);
+  }
+  if (ranks.empty() || 2 * late > state_.places.size()) return;
+  const std::string words = absl::StrCat(
+      RanksText(ranks, count), count == 1 ? " still runs, " : " still run, ", kLateEndTime.count(),
+      " s after the other nodes' ranks have ended with code 0; `ddpctl stacks ",
+      ranks.front().first, "` prints what rank ", ranks.front().first, " does");
+  AddNotice(NoticeKind::kRanksWait).words = words;
+  for (const auto& entry : state_.members) {
+    const Member& member = entry.second;
+    if (member.phase == MemberPhase::kRunning || member.node_rank == 0)
+      SendTo(member, Waiting{words, {}});
+  }
+}
+
 void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
   const bool is_own = progress.slow_rank >= member.rank_first &&
                       progress.slow_rank < member.rank_first + member.join.local_world_size;
@@ -311,7 +342,10 @@ void MembershipStep::On(Member& member, const NodeSucceeded& report) {
     return;
   SetPhase(member, MemberPhase::kSucceeded);
   AddNotice(NoticeKind::kNodeSucceeded, &member);
-  if (state_.running > 0) return;
+  if (state_.running > 0) {
+    state_.late_due = now_ + kLateEndTime;
+    return;
+  }
   Verdict verdict = MakeVerdict();
   verdict.success = true;
   Close(std::move(verdict));
@@ -426,6 +460,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
                    only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
                    only_if(state.phase == RunPhase::kSealed, state.stall_due),
                    only_if(state.phase == RunPhase::kSealed, state.stall_look_due),
+                   only_if(state.phase == RunPhase::kSealed, state.late_due),
                    // While a member is away, its lease decides.
                    only_if(state.links.size() == state.members.size(), state.last_call_due)});
 }

@@ -143,6 +143,8 @@ struct RunState {
   std::optional<Collective> stalled_in;
   std::optional<TimePoint> stall_due;
   std::optional<TimePoint> stall_look_due;  // a member's places have changed
+  // When people are told of the members that still run, while others have succeeded.
+  std::optional<TimePoint> late_due;
 
   // The last notice; it stands for its time.
   std::optional<PreemptionNotice> preemption;
@@ -219,7 +221,7 @@ enum class NoticeKind {
   kRankSlow,     // `words`
   kRankNormal,   // a slow one is no longer; `words`
   kRankDamaged,  // `words`
-  kRanksWait,    // they have waited for others for long; `words`
+  kRanksWait,    // for others, or the others for them, for long; `words`
   kFault,        // was injected on purpose; `words`
   kRunFinished,  // `why`, unless it is a success
 };

@@ -84,6 +84,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   state_.stalled_in.reset();
   state_.stall_due.reset();
   state_.stall_look_due.reset();
+  state_.late_due.reset();
   RunNotice& note = AddNotice(NoticeKind::kRoundStarted);
   note.node_count = start.node_count;
   note.world_size = start.world_size;

@@ -51,6 +51,7 @@ class MembershipStep {
   void TakeSlowRank(Member& member, const Progress& progress);
   void TakeDamages(Member& member, const Progress& progress);
   void TakeStill(Member& member, const std::vector<RanksInPlace>& still);
+  void TellLate();
   void LookForStall();
   void TellStall(const std::vector<RanksInPlace>& places);
   // The node leaves for the reason `words`, if the run can go on; `note` says what comes of it.

@@ -110,6 +110,14 @@ def test_a_hang_is_found_though_nothing_is_reported(tmp_path):
     cause = cause_of(tmp_path / "verdict")
     assert (cause["kind"], cause["rank"]) == ("worker_hung", 2)
     assert cause["collectives"]["sentence"] == SENTENCES["asleep"]
+    # On the console this is about one screen, without the thread that watches the collectives.
+    assert len(done.stderr.splitlines()) < 60, done.stderr
+    assert "sitecustomize" not in done.stderr
+    assert done.stderr.count("reading the stacks of this node's workers") == 1, done.stderr
+    assert done.stderr.index("stacks of rank 2 ") < done.stderr.index("stacks of rank 0 "), "the one that hangs comes first"
+    assert done.stderr.count("program.py:") > WORLD, "each rank's place in the program, and again in the verdict"
+    assert "ddprun: with --log-dir all stacks are kept, in rank_R/stacks.txt\n" in done.stderr
+    assert len(cause["hang"]["stack"]) > 20, "the verdict file has more"
 
 
 def test_a_hang_is_found_over_two_nodes(tmp_path):

@@ -383,3 +383,42 @@ def test_after_a_minute_one_line_says_who_waits_for_whom(tmp_path):
     node.send_signal(signal.SIGINT)
     _, errors = node.communicate(timeout=DEADLINE_S)
     assert f"\n  collectives: {WHERE}\n" in errors, errors
+
+
+# An interpreter waits for its threads.
+KEPT_ALIVE = """
+import os, threading, time
+if os.environ["RANK"] == "1":
+    threading.Thread(target=time.sleep, args=(600,)).start()
+"""
+
+
+@pytest.mark.nightly
+def test_a_worker_that_outlives_the_others_is_named_with_what_it_does(tmp_path):
+    program = tmp_path / "kept_alive.py"
+    program.write_text(KEPT_ALIVE)
+    begin = time.monotonic()
+    node = start([DDPRUN, "--standalone", "--nproc-per-node", 3, program])
+    assert node.stderr.readline() == "ddprun: rank 1 still runs and writes nothing, 60 s after the others of this node have ended with code 0; reading the stacks\n"
+    assert 59 < time.monotonic() - begin < 75
+    assert node.stderr.readline().startswith("ddprun: stacks of rank 1 (pid ")
+    lines = [node.stderr.readline() for _ in range(12)]
+    assert any("_shutdown at " in line for line in lines), lines
+    assert node.poll() is None, "nothing is killed"
+    node.send_signal(signal.SIGINT)
+    node.communicate(timeout=DEADLINE_S)
+    assert node.returncode == 130
+
+
+@pytest.mark.nightly
+def test_a_node_that_outlives_the_others_is_named(tmp_path, port):
+    program = tmp_path / "kept_alive.py"
+    program.write_text(KEPT_ALIVE)
+    command = [DDPRUN, "--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", port]
+    nodes = [start([*command, "--node-rank", rank, program]) for rank in (0, 1)]
+    sentence = "rank 1 still runs, 60 s after the other nodes' ranks have ended with code 0; `ddpctl stacks 1` prints what rank 1 does"
+    for node in nodes:
+        assert node.stderr.readline() == f"ddprun: {sentence}\n"
+    nodes[1].send_signal(signal.SIGINT)
+    for node in nodes:
+        node.communicate(timeout=DEADLINE_S)

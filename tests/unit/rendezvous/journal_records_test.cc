@@ -71,12 +71,13 @@ auto Fields(Struct& state) {
          asked, hosts, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
          was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
          lease_due, suspension, start, verdict, words, words_version, words_due, words_sent,
-         time_gone, stalled_in, stall_due, preemption] = state;
+         time_gone, stalled_in, stall_due, stall_look_due, late_due, preemption] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, hosts, joins, waiting, running, stopping, cause, last_cause, broke,
                   was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
                   lease_due, suspension, start, verdict, words, words_version, words_due,
-                  words_sent, time_gone, stalled_in, stall_due, preemption);
+                  words_sent, time_gone, stalled_in, stall_due, stall_look_due, late_due,
+                  preemption);
 }
 
 template <typename T>

@@ -56,6 +56,7 @@ constexpr Limit kRendezvousLimits[] = {
     DDPRUN_LIMIT(kStillTime),
     DDPRUN_LIMIT(kStallTime),
     DDPRUN_LIMIT(kStallLook),
+    DDPRUN_LIMIT(kLateEndTime),
     DDPRUN_LIMIT(kOutcomeRangesShown),
     DDPRUN_LIMIT(kOutcomeHostsShown),
     DDPRUN_LIMIT(kOutcomeRangesMax),
