@@ -151,3 +151,19 @@ def test_more_ranks_than_samples(tmp_path):
     done = run([*TWO_RANKS, "--dataset", "synthetic", "--samples", "1", "--output-dir", tmp_path])
     assert done.returncode != 0
     assert re.search(r"1 sample cannot be shared by 2 ranks; start no more ranks", done.stderr), done.stderr
+
+
+def test_a_folder_with_classes_of_other_names_is_no_set_for_the_model(tmp_path):
+    make_image_folder(tmp_path / "data")
+    flags = ["--dataset", "imagefolder", "--data-dir", tmp_path / "data", "--input-size", "32"]
+    command = [TRAIN, *flags, "--batch-size", "4", "--output-dir", tmp_path / "o", "--checkpoint-every", "4"]
+    assert run([*command, "--epochs", 1]).returncode == 0
+    for part in ("train", "val"):  # now "dog" is the first one
+        (tmp_path / "data" / part / "cat").rename(tmp_path / "data" / part / "zebra")
+    model = tmp_path / "o" / "checkpoints"
+    done = run([TRAIN, "eval", model, *flags])
+    assert done.returncode == 2, done
+    assert " is for other classes: number 0 is 'cat' there, but 'dog' in --dataset imagefolder; choose the data set" in done.stderr
+    done = run([*command, "--epochs", 2, "--resume", "auto"])
+    assert done.returncode != 0, done
+    assert " is of other classes: number 0 is 'cat' there and 'dog' in this training's data" in done.stderr

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "ddprun/checksum.h"
 #include "ddprun/world.h"
@@ -23,12 +27,22 @@ std::string SizesOf(const ModelInput& input) {
          std::to_string(input.width) + " and " + std::to_string(input.classes) + " classes";
 }
 
-// A checkpoint states its training data; another data set must have images of the same size and as
-// many classes.
+// A checkpoint states its training data; another data set must have images of the same size, as
+// many classes, and the same ones in the same order where both have names.
 void CheckFits(const ModelFile& file, const ModelInput& data, const std::string& dataset) {
-  if (!file.input || SizesOf(*file.input) == SizesOf(data)) return;
-  throw UsageError(file.path + " is for images of " + SizesOf(*file.input) + ", but --dataset " +
-                   dataset + " has " + SizesOf(data) + "; choose the data set it was trained on");
+  if (!file.input) return;
+  const std::string choose = "; choose the data set it was trained on";
+  if (SizesOf(*file.input) != SizesOf(data))
+    throw UsageError(file.path + " is for images of " + SizesOf(*file.input) + ", but --dataset " +
+                     dataset + " has " + SizesOf(data) + choose);
+  const std::vector<std::string>& names = file.input->class_names;
+  const std::size_t known = std::min(names.size(), data.class_names.size());
+  for (std::size_t i = 0; i < known; ++i) {
+    if (names[i] == data.class_names[i]) continue;
+    throw UsageError(file.path + " is for other classes: number " + std::to_string(i) + " is '" +
+                     names[i] + "' there, but '" + data.class_names[i] + "' in --dataset " +
+                     dataset + choose + ", or name its folders alike");
+  }
 }
 
 // A model that was trained in fp16 on a GPU is evaluated in fp32 on a CPU, unless --amp asks for

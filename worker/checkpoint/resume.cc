@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/checkpoint/resume.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -107,6 +108,23 @@ std::string ValueOf(const Json& about, const Condition& condition) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+std::string Quoted(const Json& name) { return "'" + name.get<std::string>() + "'"; }
+
+// A label's meaning is the place of its class among the names. Empty if that is the same, or not
+// known, as of checkpoints of data sets without names.
+std::string OtherClasses(const Json& checkpoint, const Json& training) {
+  const nlohmann::json::json_pointer names("/data/class_names");
+  if (!checkpoint.contains(names) || !training.contains(names)) return "";
+  const Json& theirs = checkpoint.at(names);
+  const Json& ours = training.at(names);
+  for (std::size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) {
+    if (theirs.at(i) == ours.at(i)) continue;
+    return "is of other classes: number " + std::to_string(i) + " is " + Quoted(theirs.at(i)) +
+           " there and " + Quoted(ours.at(i)) + " in this training's data";
+  }
+  return "";
+}
+
 }  // namespace
 
 bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
@@ -137,7 +155,7 @@ std::string Misfit(const Json& checkpoint, const Json& training) {
     };
     return "is of " + text(theirs) + ", but this training is of " + text(ours);
   }
-  return "";
+  return OtherClasses(checkpoint, training);
 }
 
 }  // namespace ddprun

@@ -157,6 +157,18 @@ TEST_F(ResumeTest, WithoutSavingTheFolderIsOnlyRead) {
   EXPECT_EQ(CurrentTraining(files_.folder()), "");
 }
 
+TEST(MisfitTest, NamesTheFirstClassThatIsAnotherOne) {
+  const nlohmann::json ours = {{"data", {{"classes", 2}, {"class_names", {"cat", "dog"}}}}};
+  EXPECT_EQ(Misfit(ours, ours), "");
+  nlohmann::json other = ours;
+  other["data"]["class_names"] = {"cat", "zebra"};
+  EXPECT_EQ(Misfit(other, ours),
+            "is of other classes: number 1 is 'zebra' there and 'dog' in this training's data");
+  other["data"].erase("class_names");
+  EXPECT_EQ(Misfit(other, ours), "") << "not known";
+  EXPECT_EQ(Misfit(ours, other), "") << "not known";
+}
+
 TEST(MisfitTest, NamesBoth) {
   const nlohmann::json ours = {
       {"config", {{"model", "resnet18"}, {"dataset", "cifar10"}, {"lr", "0.1"}}},
