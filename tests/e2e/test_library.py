@@ -288,6 +288,27 @@ def test_told_to_stop_it_saves_and_goes_on_from_there(built, images, tmp_path):
     assert model(newest(tmp_path / "run")) == model(newest(tmp_path / "plain"))
 
 
+def two_networks(folder, way, *flags):
+    return launch("--nproc-per-node", "2", *flags, BUILD / "tests/two_networks", folder, way, "5")
+
+
+def sum_of(done):
+    assert done.returncode == 0, done
+    return re.search(r"sum \S+ after step \d+", done.stdout)[0]
+
+
+def test_schedules_and_random_numbers_go_on_where_they_were(tmp_path):
+    """Two optimizers, of which one has made its step when a rank dies or is told to stop."""
+    plain = sum_of(two_networks(tmp_path / "plain", "go"))
+    killed = two_networks(tmp_path / "killed", "die", "--max-restarts", "1")
+    assert "goes on after step 22 with 2 ranks; the state is rank 0's" in killed.stdout + killed.stderr, killed
+    assert sum_of(killed) == plain
+    stopped = two_networks(tmp_path / "stopped", "stop")
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped
+    assert re.search(r"ended by SIGTERM after step \d+; ", stopped.stdout + stopped.stderr), stopped
+    assert sum_of(two_networks(tmp_path / "stopped", "go")) == plain
+
+
 def test_a_checkpoint_of_another_program_is_refused(built, images, tmp_path):
     done = launch("--nproc-per-node", "2", built("transformer"), MAN_PAGES / "bash.1.gz", tmp_path / "run", "3")
     assert done.returncode == 0, done

@@ -15,6 +15,7 @@
 #include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
 #include "worker/base/first_line.h"
+#include "worker/base/step_seed.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/checkpoint/checkpoint_writer.h"
@@ -64,6 +65,37 @@ std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& w
   }
 }
 
+// The place is a protected member, and has no other way out.
+struct SchedulePlace : torch::optim::LRScheduler {
+  static unsigned& Of(torch::optim::LRScheduler& schedule) {
+    return schedule.*&SchedulePlace::step_count_;
+  }
+};
+
+// Of the default generators, which are the process's: it may come to Resume() in several rounds.
+class StepSeeds {
+ public:
+  // The seed is what the program has given them; absent that, what it was in the round before.
+  void Begin() {
+    const std::uint64_t now = at::globalContext().defaultGenerator(at::kCPU).current_seed();
+    if (now != set_) seed_ = now;
+  }
+  // For step `step`, counted from 1.
+  void Set(at::Device device, std::int64_t step) {
+    SeedStep(device, seed_, step, /*rank=*/0);
+    set_ = at::globalContext().defaultGenerator(at::kCPU).current_seed();
+  }
+
+ private:
+  std::uint64_t seed_ = 0;
+  std::optional<std::uint64_t> set_;
+};
+
+StepSeeds& Seeds() {
+  static StepSeeds seeds;
+  return seeds;
+}
+
 }  // namespace
 
 class Checkpoints::State {
@@ -96,6 +128,7 @@ class Checkpoints::State {
   void Send(const NamedTensors* tensors, int root, const std::string& source);
   void MakeWriter(const std::string& loaded_from);
   void Mark(const TrainingPosition& position);
+  void SeedNextStep(const TrainingPosition& position) const;
   void Keep();
   void Save(const TrainingPosition& position);
   // Of the whole end: other ranks wait for rank 0.
@@ -182,6 +215,8 @@ TrainingPosition Checkpoints::State::Resume() {
   const TrainingPosition position = source ? GoOn(*source) : FromDisk();
   if (world_.process() != nullptr) world_.process()->kept.reset();
   Mark(position);
+  Seeds().Begin();
+  SeedNextStep(position);
   step_time_ = Clock::now();
   if (signals_) vote_.Begin({.stop = StopSignal::Received()});
   return position;
@@ -304,7 +339,12 @@ bool Checkpoints::State::EndStep(const TrainingPosition& position) {
   step_time_ = now;
   if (signals_ && !due) StopSignal::Progress(patience_.Get());
   if (signals_) vote_.Begin({.stop = StopSignal::Received()});
+  SeedNextStep(position);
   return false;
+}
+
+void Checkpoints::State::SeedNextStep(const TrainingPosition& position) const {
+  if (options_.seed_steps) Seeds().Set(world_.device(), position.step + 1);
 }
 
 void Checkpoints::State::Save(const TrainingPosition& position) {
@@ -397,10 +437,24 @@ void Checkpoints::Track(const std::string& name, torch::nn::Module& module) {
 
 void Checkpoints::Track(const std::string& name, torch::optim::Optimizer& optimizer) {
   ReadOptimizerState(optimizer);  // throws for one that is not known
-  state_->Add({.name = name,
-               .read = [&optimizer] { return ReadOptimizerState(optimizer); },
-               .write = [&optimizer](
-                            const NamedTensors& state) { WriteOptimizerState(optimizer, state); }});
+  state_->Add(
+      {.name = name,
+       .read = [&optimizer] { return ReadOptimizerState(optimizer); },
+       .write = [&optimizer](const NamedTensors& state) { WriteOptimizerState(optimizer, state); },
+       .optimizer = true});
+}
+
+void Checkpoints::Track(const std::string& name, torch::optim::LRScheduler& schedule) {
+  Track(
+      name,
+      [&schedule] {
+        const auto place = static_cast<std::int64_t>(SchedulePlace::Of(schedule));
+        return Tensors{{"place", at::scalar_tensor(place, at::kLong)}};
+      },
+      [&schedule](const Tensors& state) {
+        const auto place = state.at(0).second.item<std::int64_t>();
+        SchedulePlace::Of(schedule) = static_cast<unsigned>(place);
+      });
 }
 
 void Checkpoints::Track(const std::string& name, ShardedOptimizer& optimizer) {

@@ -3,9 +3,10 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ddprun/errors.h"
@@ -74,24 +75,29 @@ void Tracked::Write(const NamedTensors& tensors, const std::string& source) {
   }
 }
 
+const at::Tensor& Tracked::Copy(const at::Tensor& tensor, std::size_t& next) {
+  if (next == copies_.size()) copies_.emplace_back();
+  at::Tensor& copy = copies_[next++];
+  if (copy.defined() && copy.sizes() == tensor.sizes() && copy.dtype() == tensor.dtype())
+    copy.copy_(tensor);
+  else  // an optimizer makes its state in its first step
+    copy = tensor.detach().clone();
+  return copy;
+}
+
 void Tracked::Mark() {
   const torch::NoGradGuard no_grad;
   marked_.clear();
   versions_.clear();
+  const bool copies_all = std::count_if(things_.begin(), things_.end(),
+                                        [](const auto& thing) { return thing.optimizer; }) > 1;
   std::size_t next = 0;
   for (const TrackedThing& thing : things_) {
-    std::unordered_map<const c10::TensorImpl*, at::Tensor> copies;
-    for (const at::Tensor& buffer : thing.buffers()) {
-      if (next == copies_.size())
-        copies_.push_back(buffer.detach().clone());
-      else
-        copies_[next].copy_(buffer);
-      copies.emplace(buffer.unsafeGetTensorImpl(), copies_[next++]);
-    }
+    std::unordered_set<const c10::TensorImpl*> buffers;
+    for (const at::Tensor& buffer : thing.buffers()) buffers.insert(buffer.unsafeGetTensorImpl());
     for (const auto& [name, tensor] : thing.read()) {
-      const auto copy = copies.find(tensor.unsafeGetTensorImpl());
-      marked_.emplace_back(thing.name + "/" + name,
-                           copy == copies.end() ? tensor.detach() : copy->second);
+      const bool copied = copies_all || buffers.contains(tensor.unsafeGetTensorImpl());
+      marked_.emplace_back(thing.name + "/" + name, copied ? Copy(tensor, next) : tensor.detach());
       versions_.push_back(marked_.back().second._version());
     }
   }

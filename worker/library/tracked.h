@@ -22,6 +22,7 @@ struct TrackedThing {
   // What forward changes: copied at the end of each step. The same tensors are among read()'s.
   std::function<std::vector<at::Tensor>()> buffers = [] { return std::vector<at::Tensor>(); };
   bool divided = false;
+  bool optimizer = false;
 };
 
 class Tracked {
@@ -41,14 +42,18 @@ class Tracked {
   void Mark();
   // What was there at the latest Mark(), buffers and numbers as they were then. Empty if anything
   // else has changed since: LibTorch counts what is written into a tensor, and an optimizer's step
-  // does so.
+  // does so. With several optimizers a step is complete only after the last of them: there all is a
+  // copy, and never empty.
   NamedTensors Marked() const;
 
  private:
+  // The next copy, after `next` others.
+  const at::Tensor& Copy(const at::Tensor& tensor, std::size_t& next);
+
   std::vector<TrackedThing> things_;
   NamedTensors marked_;
   std::vector<std::int64_t> versions_;  // of each of them
-  std::vector<at::Tensor> copies_;      // of all buffers, in their order
+  std::vector<at::Tensor> copies_;      // of what Mark() copies, in its order
 };
 
 }  // namespace ddprun

@@ -8,7 +8,7 @@
 #include "worker/observers/make_observers.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/step/make_train_step.h"
-#include "worker/step/step_seed.h"
+#include "worker/base/step_seed.h"
 #include "worker/training/checks.h"
 #include "worker/training/results.h"
 #include "worker/training/warm_up.h"

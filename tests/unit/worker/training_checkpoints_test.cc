@@ -7,7 +7,7 @@
 #include "tests/unit/worker/temp_files.h"
 #include "worker/checkpoint/header_fields.h"
 #include "worker/files/atomic_file.h"
-#include "worker/step/step_seed.h"
+#include "worker/base/step_seed.h"
 
 namespace ddprun {
 namespace {

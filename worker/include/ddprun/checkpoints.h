@@ -8,6 +8,7 @@
 
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/schedulers/lr_scheduler.h>
 
 #include <cstdint>
 #include <functional>
@@ -41,6 +42,11 @@ class Checkpoints {
     // if steps are short, about 0.2 s later. A second signal ends this process at once, and so does
     // the first if no step ends in time.
     bool stop_on_signals = true;
+    // From Resume() on, the default generators of the CPU and of the world's device begin each step
+    // anew, with a number made of the step and of the seed that the CPU's had before Resume(): a
+    // training that goes on draws for dropout and the like what an undisturbed one does. Seed
+    // before Resume(), each rank alike or by its number. Generators of your own are yours to track.
+    bool seed_steps = true;
     // Gets each sentence for a person, on rank 0. Default: stderr.
     std::function<void(const std::string&)> notify = {};
   };
@@ -61,6 +67,10 @@ class Checkpoints {
   // SGD, Adam, AdamW, RMSprop or Adagrad: the state of each parameter, and the learning rates.
   // std::invalid_argument for another; give its tensors by the last Track().
   void Track(const std::string& name, torch::optim::Optimizer& optimizer);
+  // The schedule's place; the rates that it has set are tracked with the optimizer. One that
+  // counts steps is stepped before EndStep(), one that counts epochs after the epoch's last
+  // EndStep(). Of ReduceLROnPlateauScheduler LibTorch shows no state: it begins anew.
+  void Track(const std::string& name, torch::optim::LRScheduler& schedule);
   // Its state is collected from all ranks, and divided anew among as many as there are when it
   // comes back. It is not kept in memory: what a rank that ends has held alone, is gone.
   void Track(const std::string& name, ShardedOptimizer& optimizer);

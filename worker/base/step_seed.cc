@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/step_seed.h"
+#include "worker/base/step_seed.h"
 
 #include <ATen/Context.h>
 
