@@ -79,11 +79,11 @@ struct JpegReader {
 
   // Each returns false with errors.text set. Nothing that has a destructor lives in them, as a
   // longjmp would leave it out.
-  bool ReadHeader(const std::uint8_t* data, std::size_t size) {
+  bool ReadHeader(Bytes file) {
     if (setjmp(errors.back) != 0) return false;
     jpeg_create_decompress(&info);
     info.progress = &progress;
-    jpeg_mem_src(&info, data, size);
+    jpeg_mem_src(&info, file.data(), file.size());
     jpeg_read_header(&info, TRUE);
     return true;
   }
@@ -115,22 +115,29 @@ struct JpegReader {
   ImageSize size() const { return {info.image_height, info.image_width}; }
 };
 
-// Nearly all CMYK JPEGs are from Adobe's programs, which store the inks inverted.
-void CmykToRgb(const std::vector<std::uint8_t>& cmyk, bool inverted,
-               std::vector<std::uint8_t>& rgb) {
-  const int flip = inverted ? 0 : 255;
+// Inks are inverted in the file, as Adobe's programs store them; 255 is none. Pillow and
+// torchvision take every file for such a one too, and round like this.
+void CmykToRgb(const std::vector<std::uint8_t>& cmyk, std::vector<std::uint8_t>& rgb) {
   for (std::size_t i = 0; i < rgb.size() / 3; ++i) {
-    const int black = cmyk[4 * i + 3] ^ flip;
+    const int black = cmyk[4 * i + 3];
     for (std::size_t c = 0; c < 3; ++c) {
-      rgb[3 * i + c] = static_cast<std::uint8_t>((cmyk[4 * i + c] ^ flip) * black / 255);
+      const int absorbed = black * (255 - cmyk[4 * i + c]) + 128;
+      rgb[3 * i + c] = static_cast<std::uint8_t>(black - (((absorbed >> 8) + absorbed) >> 8));
     }
   }
 }
 
+// Nothing is allocated for an image before its size was checked.
+template <class Reader>
+ImageSize OpenImage(Reader& reader, Bytes file) {
+  if (!reader.ReadHeader(file)) reader.Fail();
+  CheckSize(reader.size());
+  return reader.size();
+}
+
 RgbImage DecodeJpeg(Bytes file, int denominator) {
   JpegReader reader;
-  if (!reader.ReadHeader(file.data(), file.size())) reader.Fail();
-  CheckSize(reader.size());
+  OpenImage(reader, file);
   if (!reader.Start(denominator)) reader.Fail();
   const std::size_t height = reader.info.output_height;
   const std::size_t width = reader.info.output_width;
@@ -144,61 +151,103 @@ RgbImage DecodeJpeg(Bytes file, int denominator) {
   if (components != 4) throw ImageError("has " + std::to_string(components) + " colours");
   std::vector<std::uint8_t> cmyk(height * width * 4);
   if (!reader.Rows(cmyk.data(), width * 4)) reader.Fail();
-  CmykToRgb(cmyk, reader.info.saw_Adobe_marker, image.pixels);
+  CmykToRgb(cmyk, image.pixels);
   return image;
 }
 
-// libpng's simplified interface: errors come back as a text.
+// The low-level interface of libpng: the simplified one applies a gamma to 16-bit samples and to
+// those of a file with a gAMA chunk. It reports an error by a call that must not return, as
+// libjpeg.
 struct PngReader {
-  png_image info{};
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  Bytes left;
+  std::jmp_buf back;
+  char text[JMSG_LENGTH_MAX];
 
-  explicit PngReader(Bytes file) {
-    info.version = PNG_IMAGE_VERSION;
-    if (!png_image_begin_read_from_memory(&info, file.data(), file.size())) Fail();
-    CheckSize(size());
-  }
-  ~PngReader() { png_image_free(&info); }
+  PngReader() = default;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  [[noreturn]] void Fail() {
-    const std::string text = info.message;
-    png_image_free(&info);
-    throw ImageError("is damaged (" + text + ")");
+  static void OnError(png_structp png, png_const_charp text) {
+    auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+    std::snprintf(reader->text, sizeof reader->text, "%s", text);
+    std::longjmp(reader->back, 1);
   }
 
-  ImageSize size() const { return {info.height, info.width}; }
+  // Warnings concern files that are odd but whole.
+  static void OnWarning(png_structp, png_const_charp) {}
+
+  static void Read(png_structp png, png_bytep out, std::size_t size) {
+    auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+    if (size > reader->left.size()) png_error(png, "cut off");
+    std::memcpy(out, reader->left.data(), size);
+    reader->left = reader->left.subspan(size);
+  }
+
+  // Each returns false with `text` set. Nothing that has a destructor lives in them, as a longjmp
+  // would leave it out.
+  bool ReadHeader(Bytes file) {
+    left = file;
+    std::snprintf(text, sizeof text, "no memory for its header");
+    if (setjmp(back) != 0) return false;
+    png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning);
+    if (png != nullptr) info = png_create_info_struct(png);
+    if (info == nullptr) return false;
+    png_set_read_fn(png, this, Read);
+    png_set_benign_errors(png, 1);
+    // Chunks on which no pixel depends (text, colour profiles) are not even unpacked.
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_read_info(png, info);
+    return true;
+  }
+
+  // Of 16-bit samples the upper eight bits.
+  bool Rows(std::uint8_t* out, std::size_t row_bytes) {
+    if (setjmp(back) != 0) return false;
+    png_set_palette_to_rgb(png);
+    png_set_expand_gray_1_2_4_to_8(png);
+    png_set_strip_16(png);
+    png_set_gray_to_rgb(png);
+    png_set_strip_alpha(png);
+    const int passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    if (png_get_rowbytes(png, info) != row_bytes) png_error(png, "its rows are of another length");
+    const png_uint_32 height = png_get_image_height(png, info);
+    for (int pass = 0; pass < passes; ++pass) {
+      for (png_uint_32 y = 0; y < height; ++y) png_read_row(png, out + y * row_bytes, nullptr);
+    }
+    return true;
+  }
+
+  [[noreturn]] void Fail() const { throw ImageError(std::string("is damaged (") + text + ")"); }
+
+  ImageSize size() const {
+    return {png_get_image_height(png, info), png_get_image_width(png, info)};
+  }
 };
 
 RgbImage DecodePng(Bytes file) {
-  PngReader reader(file);
-  const auto pixels = static_cast<std::size_t>(reader.size().height * reader.size().width);
-  // Without a format that has transparency libpng would blend it with a background.
-  const bool transparent = (reader.info.format & PNG_FORMAT_FLAG_ALPHA) != 0;
-  reader.info.format = transparent ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
-  const std::size_t channels = transparent ? 4 : 3;
-  RgbImage image{reader.size(), std::vector<std::uint8_t>(pixels * channels)};
-  if (!png_image_finish_read(&reader.info, nullptr, image.pixels.data(), 0, nullptr)) {
-    reader.Fail();
-  }
-  if (transparent) {
-    for (std::size_t i = 0; i < pixels; ++i) {
-      std::memmove(&image.pixels[3 * i], &image.pixels[4 * i], 3);
-    }
-    image.pixels.resize(pixels * 3);
-  }
+  PngReader reader;
+  const ImageSize size = OpenImage(reader, file);
+  const std::size_t row_bytes = static_cast<std::size_t>(size.width) * 3;
+  RgbImage image{size,
+                 std::vector<std::uint8_t>(static_cast<std::size_t>(size.height) * row_bytes)};
+  if (!reader.Rows(image.pixels.data(), row_bytes)) reader.Fail();
   return image;
 }
 
 }  // namespace
 
 ImageSize ReadImageSize(Bytes file) {
-  if (IsPng(file)) return PngReader(file).size();
+  if (IsPng(file)) {
+    PngReader reader;
+    return OpenImage(reader, file);
+  }
   if (!IsJpeg(file)) NotAnImage();
   JpegReader reader;
-  if (!reader.ReadHeader(file.data(), file.size())) reader.Fail();
-  CheckSize(reader.size());
-  return reader.size();
+  return OpenImage(reader, file);
 }
 
 RgbImage DecodeImage(Bytes file, int denominator) {

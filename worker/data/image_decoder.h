@@ -37,7 +37,9 @@ ImageSize ReadImageSize(std::span<const std::uint8_t> file);
 
 // A JPEG may be decoded at a half, a quarter or an eighth of its size, which is faster:
 // `denominator` is 1, 2, 4 or 8. A PNG is always decoded in full. Transparency is dropped; grey,
-// CMYK and palettes become colours. Throws ImageError if the file is cut off or damaged.
+// CMYK and palettes become colours; 16-bit samples keep their upper eight bits, and gamma, colour
+// profiles and orientation are not applied: the pixels of torchvision.io. Throws ImageError if the
+// file is cut off or damaged.
 RgbImage DecodeImage(std::span<const std::uint8_t> file, int denominator);
 
 }  // namespace ddprun

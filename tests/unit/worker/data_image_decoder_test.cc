@@ -88,7 +88,7 @@ TEST(ImageDecoder, GreyAndTransparentOnesBecomeColours) {
   EXPECT_EQ(image.pixels[5], 0x30);
 }
 
-// As an Adobe program stores them, inverted: 255 is no ink.
+// As Adobe's programs store them, inverted: 255 is no ink.
 TEST(ImageDecoder, InksBecomeColours) {
   std::string inks;
   for (int i = 0; i < 16 * 16; ++i) inks += std::string("\xff\x80\x40\xff", 4);
