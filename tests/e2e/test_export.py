@@ -353,6 +353,31 @@ def test_what_a_model_is_for_is_written_beside_it(tmp_path):
     assert config.id2label == {0: "cat", 1: "dog"} and config.label2id == {"cat": 0, "dog": 1}
 
 
+@pytest.mark.parametrize("side", [160, 224, 384])
+def test_the_image_processor_shows_the_view_of_the_evaluation(tmp_path, side):
+    """The loss of `train eval` is that of transformers on the same files. There are odd margins among them, and a picture
+    that is made larger."""
+    numbers = numpy.random.RandomState(1)
+    pictures = []
+    for label, (height, width) in enumerate([(500, 333), (427, 640), (513, 768), (100, 120)]):
+        blocks = numbers.randint(0, 256, (height // 12 + 1, width // 12 + 1, 3)).astype(numpy.uint8)
+        pictures.append(Image.fromarray(blocks.repeat(12, axis=0).repeat(12, axis=1)[:height, :width]))
+        for part in ("train", "val"):
+            folder = tmp_path / "data" / part / str(label)
+            folder.mkdir(parents=True)
+            pictures[-1].save(folder / "only.png")
+    more = ["--dataset", "imagefolder", "--data-dir", tmp_path / "data", "--input-size", side, "--max-steps", "0"]
+    saved = train(tmp_path, "linear", [], *more)
+    done = run([TRAIN, "eval", saved])
+    assert done.returncode == 0, done.stderr
+    export(saved, "hf", tmp_path / "hf")
+    model, _ = open_with_transformers(tmp_path / "hf", trust_remote_code=True)
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "hf")
+    with torch.no_grad():
+        loss = model(**processor(pictures, return_tensors="pt"), labels=torch.arange(4)).loss.item()
+    assert float(re.search(r"test loss +(\S+)", done.stdout)[1]) == pytest.approx(loss, abs=1e-3)
+
+
 def test_a_description_of_other_weights_is_passed_over(tmp_path):
     saved = train(tmp_path, "simple-cnn", [])
     torch.save(make_model("netresdeep").state_dict(), saved)

@@ -86,12 +86,13 @@ at::Tensor Resize(const at::Tensor& pixels, ImageSize size) {
       .permute({1, 2, 0});
 }
 
-// The middle `size` pixels of a side, or all if there are fewer; rounded as Python rounds.
+// The middle `size` pixels of a side, or all if there are fewer. An odd margin is one pixel less
+// before it than after it, as transformers cuts: an exported model sees the same pixels there.
+// (torchvision's CenterCrop rounds half a pixel to an even number.)
 at::Tensor Middle(const at::Tensor& pixels, int side, std::int64_t size) {
   const std::int64_t all = pixels.size(side);
   if (size >= all) return pixels;
-  const double first = std::nearbyint(static_cast<double>(all - size) / 2);
-  return pixels.narrow(side, static_cast<std::int64_t>(first), size);
+  return pixels.narrow(side, (all - size) / 2, size);
 }
 
 // The pixels that show the part from `begin` on of a side that is `whole` pixels long in the file.
@@ -116,9 +117,6 @@ ImageSize Resized(ImageSize size, std::int64_t shorter) {
   return {shorter * size.height / size.width, shorter};
 }
 
-// The shorter side to which a test image is resized before its middle is cut out.
-std::int64_t TestShorter(std::int64_t side) { return std::max(side, side * 256 / 224); }
-
 at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t side) {
   // Of a very long image only the middle is resized: the rest would take memory and not be seen.
   constexpr std::int64_t kLongestSide = 8;  // times the shorter one
@@ -126,7 +124,7 @@ at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t side) {
                        std::min(size.width, kLongestSide * size.height)};
   pixels = Middle(pixels, 0, std::max<std::int64_t>(1, pixels.size(0) * seen.height / size.height));
   pixels = Middle(pixels, 1, std::max<std::int64_t>(1, pixels.size(1) * seen.width / size.width));
-  const at::Tensor resized = Resize(pixels, Resized(seen, TestShorter(side)));
+  const at::Tensor resized = Resize(pixels, Resized(seen, EvaluationShorterSide(side)));
   return Middle(Middle(resized, 0, side), 1, side);
 }
 
@@ -202,7 +200,8 @@ void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last
     const ImageSize size = ReadImageSize(bytes);
     const CropBox box = draw ? RandomCrop(size, *draw) : CropBox{0, 0, size.height, size.width};
     const RgbImage image = DecodeImage(
-        bytes, Denominator(std::min(box.height, box.width), draw ? side : TestShorter(side)));
+        bytes,
+        Denominator(std::min(box.height, box.width), draw ? side : EvaluationShorterSide(side)));
     const at::Tensor pixels = PixelsOf(image);
     seen = draw ? TrainingView(pixels, box, size, side) : TestView(pixels, size, side);
     seen = seen.contiguous();

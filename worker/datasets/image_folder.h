@@ -26,6 +26,10 @@ struct CropBox {
 // a function of the draw.
 CropBox RandomCrop(ImageSize size, const Draw& draw);
 
+// The shorter side to which an evaluation resizes an image before it cuts out the middle, `side`
+// pixels a side: side * 256 / 224.
+constexpr std::int64_t EvaluationShorterSide(std::int64_t side) { return side * 256 / 224; }
+
 class ImageFolder : public SampleSet {
  public:
   struct Options {
@@ -45,8 +49,8 @@ class ImageFolder : public SampleSet {
   std::int64_t Label(std::int64_t index) const override;
   SampleShape shape() const override { return {3, options_.side, options_.side}; }
 
-  // With a draw RandomCrop(), else Resize(side * 256 / 224) and CenterCrop(side). A JPEG that is to
-  // be made smaller is decoded smaller.
+  // With a draw RandomCrop(), else the middle of what torchvision's
+  // Resize(EvaluationShorterSide(side)) gives. A JPEG that is to be made smaller is decoded smaller.
   void Write(std::int64_t index, const Draw* draw, bool channels_last, float* out) const override;
 
  private:

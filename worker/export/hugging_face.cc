@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "worker/datasets/image_folder.h"
 #include "worker/export/python_sources.h"
 #include "worker/export/transformers_names.h"
 #include "worker/files/atomic_file.h"
@@ -80,11 +81,13 @@ Json OwnConfig(const Config& config, const ModelInput& input) {
   return json;
 }
 
-// The preprocessing of evaluation: photographs (imagefolder) are resized so that the centre crop
-// keeps 7/8 of the shorter side; images of a fixed size are used as they are.
+// The preprocessing of evaluation: photographs (imagefolder) are resized, and their middle is cut
+// out; images of a fixed size are used as they are. (ConvNextImageProcessor, which transformers'
+// own ResNets have, cuts nothing out from 384 pixels on, and squashes the image instead.)
 Json Preprocessor(const Config& config, const ModelInput& input) {
   const bool photographs = config.dataset == "imagefolder";
-  Json json{{"image_processor_type", photographs ? "ConvNextImageProcessor" : "ViTImageProcessor"},
+  const Json sides{{"height", input.height}, {"width", input.width}};
+  Json json{{"image_processor_type", photographs ? "BitImageProcessor" : "ViTImageProcessor"},
             {"do_resize", true},
             {"resample", kBilinear},
             {"do_rescale", true},
@@ -93,10 +96,12 @@ Json Preprocessor(const Config& config, const ModelInput& input) {
             {"image_mean", input.mean},
             {"image_std", input.std}};
   if (photographs) {
-    json["size"] = {{"shortest_edge", input.height}};
-    json["crop_pct"] = 224.0 / 256;
+    json["size"] = {{"shortest_edge", EvaluationShorterSide(input.height)}};
+    json["do_center_crop"] = true;
+    json["crop_size"] = sides;
+    json["do_convert_rgb"] = true;
   } else {
-    json["size"] = {{"height", input.height}, {"width", input.width}};
+    json["size"] = sides;
   }
   return json;
 }

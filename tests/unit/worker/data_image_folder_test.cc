@@ -63,6 +63,13 @@ TEST_F(ImageFolderTest, ForTestingTheMiddleOfTheResizedImageIsTaken) {
   EXPECT_NEAR(seen[1][31][16].item<double>(), (33.5 * 48 / 36 - 0.5) * 255 / 48, 3);
 }
 
+TEST_F(ImageFolderTest, AnOddMarginIsOnePixelLessBeforeTheMiddleThanAfterIt) {
+  // 36x47 of 48x63: the margin of 15 columns is 7 and 8. Columns are told by red.
+  files_.Write("val/dog/1.png", Png(Gradient(48, 63, 120)));
+  const at::Tensor seen = Bytes(Open(), *Open().test, 1);
+  EXPECT_NEAR(seen[0][16][0].item<double>(), (7.5 * 63 / 47 - 0.5) * 255 / 63, 2);
+}
+
 TEST_F(ImageFolderTest, ForTrainingAPartIsTakenAsTheDrawSays) {
   const Dataset set = Open();
   at::Tensor planes = at::empty({3, 32, 32});
