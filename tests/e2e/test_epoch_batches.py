@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 from conftest import BIN, DDPRUN, PYTHON, TRAIN, run
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 sys.path.insert(0, PYTHON)
 from ddprun import EpochBatches  # noqa: E402
@@ -67,9 +67,13 @@ def test_each_sample_once_at_any_number_of_ranks():
                     break  # read ahead, and not done
                 steps -= 1
                 sizes = [len(batch) for batch in batches]
-                assert max(sizes) - min(sizes) <= 1
-                for rank, batch in zip(ranks, batches, strict=True):
-                    seen.update(batch)
+                assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1
+                weights = [rank.loss_weight() for rank in ranks]
+                assert sum(weights) == pytest.approx(len(ranks))
+                own = {size / weight for size, weight in zip(sizes, weights, strict=True) if weight > 0}
+                assert min(own) == pytest.approx(max(own)), "a sample counts the same on all ranks"
+                for rank, batch, weight in zip(ranks, batches, weights, strict=True):
+                    seen.update(batch if weight > 0 else [])
                     rank.end_step()
             state = ranks[0].state_dict()
             assert all(rank.state_dict() == state for rank in ranks)
@@ -104,6 +108,25 @@ def test_a_loader_may_be_ahead_of_the_steps_that_are_done():
     rest = [index for batch in DataLoader(data, batch_sampler=batches) for index in batch.tolist()]
     other = [index for batch in list(EpochBatches(40, 4, rank=1, world_size=2))[:2] for index in batch]
     assert sorted(done + rest + other) == list(range(40))
+
+
+def test_a_rank_without_a_sample_trains_with_a_stand_in_of_no_weight():
+    data = TensorDataset(torch.arange(10.0))
+    before = EpochBatches(10, 1, rank=0, world_size=2)
+    for _ in range(4):
+        before.end_step()
+    ranks = ranks_of(10, 1, 4, before.state_dict())
+    batches = [[values.tolist() for (values,) in DataLoader(data, batch_sampler=rank)] for rank in ranks]
+    weights = [rank.loss_weight() for rank in ranks]
+    assert weights == [2, 2, 0, 0]
+    assert batches[2] == batches[3] == batches[0]
+    left = torch.randperm(10, generator=torch.Generator().manual_seed(0)).tolist()[8:]
+    assert [batches[0], batches[1]] == [[[left[0]]], [[left[1]]]]
+    mean = sum(weight * batch[0][0] for weight, batch in zip(weights, batches, strict=True)) / 4
+    assert mean == sum(left) / 2
+    for rank in ranks:
+        rank.end_step()
+        assert len(rank) == 0 and rank.loss_weight() == 1
 
 
 @pytest.mark.parametrize(

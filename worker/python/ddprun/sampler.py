@@ -9,7 +9,8 @@ class EpochBatches:
         batches.load_state_dict(checkpoint["batches"])          # if there is one
         while batches.epoch < 90:
             for images, labels in DataLoader(dataset, batch_sampler=batches):
-                ...forward, backward, step...
+                loss = loss_of(images, labels) * batches.loss_weight()
+                ...backward, step...
                 batches.end_step()                              # these samples are done, on all ranks
             batches.end_epoch()
 
@@ -19,7 +20,8 @@ class EpochBatches:
     DistributedSampler's. Nothing is repeated and nothing dropped: what is left at the end is shared out as evenly as it goes, and
     joins the batch before it if some rank had fewer than min(batch_size, 2) samples of it, since batch norm cannot learn from one.
 
-    All ranks make the same number of steps. When an epoch is resumed with fewer samples left than ranks, some ranks' batch is empty.
+    All ranks make the same number of steps. When an epoch is resumed with fewer samples left than ranks, a rank without one gets the
+    first of them as a stand-in, whose loss_weight() is 0. The loader must keep the order of the batches (in_order=True, its default).
     """
 
     def __init__(self, size, batch_size, *, rank, world_size, seed=0):
@@ -54,12 +56,22 @@ class EpochBatches:
         begin, rank, world_size = self.consumed, self.rank, self.world_size  # a loader may be some batches ahead
         for left in range(len(self) - 1, -1, -1):
             end = self.size if left == 0 else begin + self.batch_size * world_size
-            yield order[begin + rank : end : world_size]
+            yield order[begin + rank : end : world_size] or [order[begin]]
             begin = end
+
+    def loss_weight(self):
+        """Of the batch that end_step() has not counted yet: the factor that makes the average of the ranks' mean losses the mean over
+        all their samples. 1 where all ranks have as many, 0 for a stand-in."""
+        samples = self._end_of_step() - self.consumed
+        own = len(range(self.rank, samples, self.world_size))
+        return own * self.world_size / samples if samples > 0 else 1.0
 
     def end_step(self):
         """The next batch is done: its step was made on all ranks, and will not be repeated."""
-        self.consumed = self.size if len(self) <= 1 else self.consumed + self.batch_size * self.world_size
+        self.consumed = self._end_of_step()
+
+    def _end_of_step(self):
+        return self.size if len(self) <= 1 else self.consumed + self.batch_size * self.world_size
 
     def end_epoch(self):
         self.epoch += 1
