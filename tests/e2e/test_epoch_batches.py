@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from conftest import BIN, DDPRUN, PYTHON, TRAIN, run
+from conftest import BIN, DDPRUN, PYTHON, TRAIN, clean_environment, run
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 sys.path.insert(0, PYTHON)
@@ -127,6 +127,124 @@ def test_a_rank_without_a_sample_trains_with_a_stand_in_of_no_weight():
     for rank in ranks:
         rank.end_step()
         assert len(rank) == 0 and rank.loss_weight() == 1
+
+
+def test_an_epoch_that_ends_early_is_warned_of():
+    batches = EpochBatches(10, 2, rank=0, world_size=1)
+    batches.end_step()
+    with pytest.warns(UserWarning, match=r"epoch 0 .* has counted 2 of its 10 samples; call end_step\(\)"):
+        batches.end_epoch()
+
+
+ACCELERATE = """
+import torch
+from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
+from torch.utils.data import DataLoader, TensorDataset
+from ddprun import EpochBatches
+
+def read(loader, batches):
+    seen = 0
+    for (values,) in loader:
+        seen += len(values)
+        batches.end_step()
+    print("seen", seen, flush=True)
+
+def loader_of(accelerator, as_rank=True):
+    place = (accelerator.process_index, accelerator.num_processes) if as_rank else (0, 1)
+    batches = EpochBatches(64, 4, rank=place[0], world_size=place[1])
+    return DataLoader(TensorDataset(torch.arange(64)), batch_sampler=batches), batches
+
+accelerator = Accelerator(cpu=True)
+read(*loader_of(accelerator))
+for number, way in enumerate([{}, {"even_batches": False}, {"split_batches": True}, {"as_rank": False}, {"skip": 1}]):
+    accelerator.dataloader_config = DataLoaderConfiguration(**{key: way[key] for key in way if key.endswith("batches")})
+    loader, batches = loader_of(accelerator, way.get("as_rank", True))
+    loader = accelerator.prepare(loader)
+    try:
+        read(skip_first_batches(loader, 1) if "skip" in way else loader, batches)
+    except RuntimeError as error:
+        print("way", number, error, flush=True)
+accelerator.dataloader_config = DataLoaderConfiguration(dispatch_batches=True)
+loader, batches = loader_of(accelerator)
+read(accelerator.prepare(loader), batches)
+"""
+
+
+def test_accelerates_division_is_refused_before_a_batch_is_read(tmp_path):
+    script = tmp_path / "training.py"
+    script.write_text(ACCELERATE)
+    done = run(
+        [DDPRUN, "--standalone", "--nproc-per-node", 2, script], env=clean_environment(PYTHONPATH=PYTHON, OMP_NUM_THREADS="1")
+    )
+    words = "accelerate's prepare() divides batches among its 2 processes"
+    for rank in range(2):
+        lines = [line.removeprefix(f"[{rank}] ") for line in done.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+        assert lines[0] == "seen 32", done.stdout
+        assert [line[: len("way N ") + len(words)] for line in lines[1:]] == [f"way {way} {words}" for way in range(5)], done.stdout
+    # Batches that the first process reads for all: the others wait for it.
+    assert done.returncode == 1 and f"RuntimeError: {words}" in done.stderr, done.stderr
+
+
+LIGHTNING = """
+import os
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from ddprun import EpochBatches
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(1, 1)
+        self.batches = EpochBatches(64, 4, rank=RANK, world_size=WORLD)
+        self.batches.load_state_dict({**self.batches.state_dict(), "consumed": 40})
+        self.seen = {}
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.arange(64)), batch_sampler=self.batches)
+
+    def training_step(self, batch, index):
+        self.seen[self.batches.epoch] = self.seen.get(self.batches.epoch, 0) + len(batch[0])
+        return self.net(batch[0].float().unsqueeze(1)).mean()
+
+    def on_train_batch_end(self, *rest):
+        self.batches.end_step()
+
+    def on_train_epoch_end(self):
+        self.batches.end_epoch()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+for options in ({}, {"use_distributed_sampler": False}, {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}):
+    module = Module()
+    trainer = pl.Trainer(accelerator="cpu", strategy="ddp", devices=WORLD, max_epochs=3, logger=False, enable_progress_bar=False,
+                         enable_checkpointing=False, enable_model_summary=False, **options)
+    try:
+        trainer.fit(module)
+        print("seen", list(module.seen.values()), flush=True)
+    except TypeError as error:
+        print("refused", error, flush=True)
+os._exit(0)
+"""
+
+
+def test_lightning_takes_the_batches_as_they_are_or_says_what_to_set(tmp_path):
+    script = tmp_path / "training.py"
+    script.write_text(LIGHTNING)
+    done = run(
+        [DDPRUN, "--standalone", "--nproc-per-node", 2, script], env=clean_environment(PYTHONPATH=PYTHON, OMP_NUM_THREADS="1")
+    )
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        lines = [line.removeprefix(f"[{rank}] ") for line in done.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+        assert lines[0].startswith("refused") and "Trainer(use_distributed_sampler=False)" in lines[0], done.stdout
+        assert lines[-1] == "seen [12, 32, 32]", done.stdout
+        # Lightning keeps the number of batches of the first epoch, of which the state left a rest.
+        assert lines[1] == "seen [12, 12, 12]", done.stdout
+        assert "epoch 1 of EpochBatches has ended, but end_step() has counted 24 of its 64 samples" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(

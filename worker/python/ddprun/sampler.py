@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which samples each rank sees, so that every sample of every epoch is seen exactly once however the number of ranks changes."""
 
+import sys
+import warnings
+
 
 class EpochBatches:
     """A batch_sampler for a DataLoader that goes on in the middle of an epoch with another number of ranks.
@@ -22,6 +25,9 @@ class EpochBatches:
 
     All ranks make the same number of steps. When an epoch is resumed with fewer samples left than ranks, a rank without one gets the
     first of them as a stand-in, whose loss_weight() is 0. The loader must keep the order of the batches (in_order=True, its default).
+
+    The samples are divided already, and accelerate's prepare() would divide them once more: RuntimeError when the first batch is read.
+    Lightning's Trainer needs use_distributed_sampler=False, else it raises TypeError.
     """
 
     def __init__(self, size, batch_size, *, rank, world_size, seed=0):
@@ -54,10 +60,28 @@ class EpochBatches:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         order = torch.randperm(self.size, generator=generator).tolist()
         begin, rank, world_size = self.consumed, self.rank, self.world_size  # a loader may be some batches ahead
+        self._check_not_divided_again()
         for left in range(len(self) - 1, -1, -1):
             end = self.size if left == 0 else begin + self.batch_size * world_size
             yield order[begin + rank : end : world_size] or [order[begin]]
             begin = end
+
+    def _check_not_divided_again(self):
+        # prepare() reads nothing of a batch sampler in all of its ways, so that only the stack shows accelerate's loader. In one process
+        # that divides nothing.
+        frame = sys._getframe()
+        while frame is not None and frame.f_globals.get("__name__") != "accelerate.data_loader":
+            frame = frame.f_back
+        if frame is None:
+            return
+        from accelerate import PartialState
+
+        if PartialState().num_processes > 1:
+            raise RuntimeError(
+                f"accelerate's prepare() divides batches among its {PartialState().num_processes} processes, but those of EpochBatches are "
+                "one rank's already, and samples would be lost; give prepare() the model and the optimizer without this DataLoader, and "
+                "move its batches to accelerator.device"
+            )
 
     def loss_weight(self):
         """Of the batch that end_step() has not counted yet: the factor that makes the average of the ranks' mean losses the mean over
@@ -74,6 +98,14 @@ class EpochBatches:
         return self.size if len(self) <= 1 else self.consumed + self.batch_size * self.world_size
 
     def end_epoch(self):
+        """Goes on with the next epoch. Warns if samples of this one are left."""
+        if self.consumed < self.size:
+            warnings.warn(
+                f"epoch {self.epoch} of EpochBatches has ended, but end_step() has counted {self.consumed} of its {self.size} samples; call "
+                "end_step() after each step, and let the loop read all batches (Lightning's Trainer after a resume within an epoch: "
+                "reload_dataloaders_every_n_epochs=1)",
+                stacklevel=2,
+            )
         self.epoch += 1
         self.consumed = 0
 
