@@ -145,6 +145,7 @@ std::string ToText(const ProgressMessage& message) {
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
                     "\n");
   if (message.hears_notices) absl::StrAppend(&text, "NOTICES=1\n");
+  if (message.pauses) absl::StrAppend(&text, "WATCH=0\n");
   if (message.place.has_value()) text += ToText(*message.place);
   if (message.moves_on) absl::StrAppend(&text, "WAITS=", kMovesOn, "\n");
   return text;
@@ -191,6 +192,8 @@ ProgressMessage ParseProgress(std::string_view text) {
       MergeOne(Rate(value), message.slow);
     } else if (key == "DAMAGED") {
       MergeOne(Count(value), message.damaged);
+    } else if (key == "WATCH") {
+      message.pauses = value == "0";
     } else if (key == "KEEP") {
       message.can_be_kept = value == "1";
     } else if (key == "LEFT") {
@@ -224,6 +227,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.left_round, message.left_round);
   message.moves_on = later.moves_on || (message.moves_on && !later.place.has_value());
   message.place = later.place;
+  if (later.goes_on) message.pauses = later.pauses;
   message.goes_on = message.goes_on || later.goes_on;
 }
 

@@ -22,9 +22,11 @@
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
 //   NOTICES=1      it reads notices of preemption (notice_message.h)
-// A missing line leaves the last report of that key valid, except for WAITS and LAST, which are
-// valid until the next message. Other keys are ignored. Any message, even an empty one, is a sign
-// of progress, unless it has WAITS, LAST or NOTICES and nothing else.
+//   WATCH=0        its next message may come at any time: silence until then is no hang
+// A missing line leaves the last report of that key valid, except for WAITS, LAST and WATCH, which
+// are valid until the next message (WATCH: until the next sign of progress). Other keys are
+// ignored. Any message, even an empty one, is a sign of progress, unless it has WAITS, LAST or
+// NOTICES and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +62,7 @@ struct ProgressMessage {
   std::optional<std::string> error;
   bool moves_on = false;  // from one collective to the next: no place is valid any more
   bool hears_notices = false;
+  bool pauses = false;  // silence is no hang until the next sign of progress
   // False: it only reports where it waits, or that it does not any more, or that it reads notices.
   bool goes_on = true;
   bool operator==(const ProgressMessage&) const = default;

@@ -46,11 +46,13 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   if (says_place && message.place != worker.seen) {
     worker.seen = message.place;
     worker.seen_at = now;
-    if (!worker.told) worker.reported.reset();
+    if (!ReportsProgress(worker)) worker.reported.reset();
     if (!next_look_.has_value()) Schedule(now);
   }
   if (!message.goes_on) return;
-  worker.told = true;
+  worker.progress_reports = message.pauses ? Reporting::kPaused : Reporting::kProgress;
+  // Whatever it was in before, it has come out of.
+  if (message.pauses && worker.seen) worker.seen->waits.reset();
   worker.reported.reset();
   worker.progress_at = now;
   Progress& progress = worker.progress;
@@ -123,6 +125,10 @@ std::optional<HungWorker> HangWatch::FindSilent(milliseconds at_least, TimePoint
       silent.push_back(static_cast<int>(i));
     }
   }
+  // One that has announced its silence is to blame only if it is behind all others.
+  std::stable_partition(silent.begin(), silent.end(), [this](int local_rank) {
+    return workers_[static_cast<std::size_t>(local_rank)].progress_reports != Reporting::kPaused;
+  });
   const std::optional<int> behind = FurthestBehind(silent);
   if (!behind.has_value()) return std::nullopt;
   HungWorker found = Describe(*behind, HangKind::kNoProgress, now);
@@ -234,7 +240,7 @@ bool HangWatch::StillHangs(const HungWorker& found) const {
 std::optional<Progress> HangWatch::Summarize() const {
   std::vector<const Progress*> all;
   for (const Worker& worker : workers_) {
-    if (worker.told) all.push_back(&worker.progress);
+    if (worker.progress_reports != Reporting::kNothing) all.push_back(&worker.progress);
   }
   if (all.empty()) return std::nullopt;
   return ddprun::Summarize(all);
@@ -277,7 +283,8 @@ const Collective* HangWatch::WaitOf(const Worker& worker) {
 
 // Of one that reports only where it is among collectives, another place is progress.
 TimePoint HangWatch::ProgressAt(const Worker& worker) {
-  return worker.told || !worker.seen.has_value() ? worker.progress_at : worker.seen_at;
+  if (ReportsProgress(worker) || !worker.seen.has_value()) return worker.progress_at;
+  return std::max(worker.progress_at, worker.seen_at);
 }
 
 // A worker that reports progress need not write anything.
@@ -296,11 +303,12 @@ TimePoint HangWatch::Since(const Worker& worker, HangKind kind) {
 std::optional<HangKind> HangWatch::WhyHung(const Worker& worker, TimePoint now) const {
   if (!worker.lives) return std::nullopt;
   // One that reports only its place may compute for long, unless it waits for others.
-  if ((worker.told || WaitOf(worker) != nullptr) &&
+  if ((ReportsProgress(worker) || WaitOf(worker) != nullptr) &&
       IsOver(options_.hang_timeout, ProgressAt(worker), now)) {
     return HangKind::kNoProgress;
   }
-  if (!worker.told && IsOver(options_.init_timeout, worker.progress_at, now)) {
+  if (worker.progress_reports == Reporting::kNothing &&
+      IsOver(options_.init_timeout, worker.progress_at, now)) {
     return HangKind::kNoStart;
   }
   if (IsOver(options_.heartbeat_timeout, Since(worker, HangKind::kNoOutput), now)) {
@@ -318,7 +326,7 @@ HungWorker HangWatch::Describe(int local_rank, HangKind kind, TimePoint now) con
   found.hang.silent = std::chrono::duration_cast<milliseconds>(now - found.since);
   found.hang.step = worker.progress.step;
   found.hang.section = worker.progress.section;
-  if (const Collective* wait = WaitOf(worker); !worker.told && wait != nullptr)
+  if (const Collective* wait = WaitOf(worker); !ReportsProgress(worker) && wait != nullptr)
     found.hang.section = NameOf(*wait);
   return found;
 }

@@ -76,9 +76,14 @@ class HangWatch {
   std::optional<Progress> Summarize() const;
 
  private:
+  enum class Reporting {
+    kNothing,
+    kProgress,
+    kPaused,  // it has announced that silence is no hang
+  };
   struct Worker {
     bool lives = true;
-    bool told = false;
+    Reporting progress_reports = Reporting::kNothing;
     std::optional<HangKind> reported;
     TimePoint progress_at{};  // or of the start
     TimePoint output_at{};
@@ -95,7 +100,12 @@ class HangWatch {
   void Schedule(TimePoint now);
   Limit Shortest() const;
   static const CollectivePlace* PlaceOf(const Worker& worker);
-  static bool Reports(const Worker& worker) { return worker.told || worker.seen.has_value(); }
+  static bool ReportsProgress(const Worker& worker) {
+    return worker.progress_reports == Reporting::kProgress;
+  }
+  static bool Reports(const Worker& worker) {
+    return ReportsProgress(worker) || worker.seen.has_value();
+  }
   static const Collective* WaitOf(const Worker& worker);
   static TimePoint ProgressAt(const Worker& worker);
   static TimePoint Since(const Worker& worker, HangKind kind);

@@ -123,6 +123,25 @@ def test_a_python_loop_is_named_with_its_stack(tmp_path):
     assert re.match(r"  thread \d+ ", stack[3]) and "    #0 " in stack[4], stack
 
 
+AFTERWARDS = TELL + """
+import threading
+progress(STEP=12, SECTION="train")
+progress(WATCH=0)
+threading.Event().wait(2.5)                        # an export, of which nothing is reported
+progress(STEP=12, SECTION="evaluation")
+threading.Event().wait()
+"""
+
+
+def test_what_comes_after_the_training_may_be_silent(tmp_path):
+    program = tmp_path / "afterwards.py"
+    program.write_text(AFTERWARDS)
+    done = run([DDPRUN, "--hang-timeout", 1, "--init-timeout", 2, "--verdict-file", tmp_path / "verdict", program])
+    assert done.returncode == 124, done.stderr
+    cause = json.loads((tmp_path / "verdict").read_text())["cause"]
+    assert cause["hang"]["section"] == "evaluation", "it is watched again from its next report on"
+
+
 CONTROLS = TELL + """
 import threading
 progress(STEP=3, UNIT="\\x1b[2Jimages", SECTION="\\x1b[1Alo\\x07ad", WAITS="57 all\\x1b[2J_reduce 4 float32 \\x070")

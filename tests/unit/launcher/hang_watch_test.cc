@@ -102,6 +102,51 @@ TEST_F(HangWatchTest, AnyMessageIsASignOfLife) {
   EXPECT_EQ(watch_->Summarize()->step, 17);
 }
 
+ProgressMessage Pause() {
+  ProgressMessage message;
+  message.pauses = true;
+  return message;
+}
+
+TEST_F(HangWatchTest, SilenceThatWasAnnouncedIsNoHangUntilTheNextProgress) {
+  Begin({.hang_timeout = seconds(10), .init_timeout = seconds(30)}, 1);
+  watch_->OnProgress(0, At(17, "train"), now_);
+  watch_->OnProgress(0, Pause(), now_);
+  EXPECT_FALSE(Pass(std::chrono::hours(100)).has_value());
+  EXPECT_EQ(watch_->Summarize()->step, 17);
+  watch_->OnProgress(0, At(18, "train"), now_);
+  EXPECT_FALSE(Pass(seconds(9)).has_value());
+  EXPECT_TRUE(Pass(seconds(3)).has_value());
+}
+
+TEST_F(HangWatchTest, OneThatPausesIsNotInTheCollectiveFromBefore) {
+  Begin({.hang_timeout = seconds(10)}, 1);
+  watch_->OnProgress(0, In(5, 4), now_);
+  watch_->OnProgress(0, At(17, "train"), now_);
+  watch_->OnProgress(0, Pause(), now_);
+  EXPECT_FALSE(Pass(seconds(100)).has_value());
+  // The next one is watched like that of a worker which reports no progress.
+  watch_->OnProgress(0, In(5, 4), now_);
+  EXPECT_FALSE(Pass(seconds(9)).has_value());
+  const auto found = Pass(seconds(3));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->hang.section, "all_reduce 5");
+  EXPECT_LE(found->hang.silent, seconds(11));
+}
+
+TEST_F(HangWatchTest, ThePausedOneIsToBlameOnlyIfItIsBehind) {
+  for (const std::int64_t step : {17, 16}) {
+    Begin({.hang_timeout = seconds(10)});
+    watch_->OnProgress(0, At(step, "train"), now_);
+    watch_->OnProgress(0, Pause(), now_);
+    watch_->OnProgress(0, In(std::nullopt, 4), now_);
+    watch_->OnProgress(1, At(17, "train"), now_);
+    const auto found = Pass(seconds(12));
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->local_rank, step == 17 ? 1 : 0);
+  }
+}
+
 TEST_F(HangWatchTest, TheOneInTheEarliestStepIsTheCause) {
   Begin({.hang_timeout = seconds(10)}, 3);
   watch_->OnProgress(0, At(18, "all_reduce"), now_);

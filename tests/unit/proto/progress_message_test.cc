@@ -145,6 +145,20 @@ TEST(ProgressMessageTest, ThatNoticesAreReadIsNoProgress) {
   EXPECT_EQ(first, waits);
 }
 
+TEST(ProgressMessageTest, APauseLastsUntilTheNextSignOfProgress) {
+  ProgressMessage message = ParseProgress("STEP=9\nWATCH=0\n");
+  EXPECT_TRUE(message.pauses && message.goes_on);
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  EXPECT_FALSE(ParseProgress("WATCH=1").pauses || ParseProgress("STEP=9").pauses);
+  Merge(ParseProgress("WAITS="), message);
+  Merge(ParseProgress("NOTICES=1"), message);
+  EXPECT_TRUE(message.pauses);
+  Merge(ParseProgress("SECTION=data"), message);
+  EXPECT_FALSE(message.pauses);
+  Merge(ParseProgress("WATCH=0"), message);
+  EXPECT_TRUE(message.pauses);
+}
+
 TEST(ProgressMessageTest, LaterWordsAddToEarlierOnes) {
   ProgressMessage message = ParseProgress("STEP=1\nSECTION=data");
   Merge(ParseProgress("STEP=2\nRATE=5"), message);
