@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that tell ddprun how far a training of a well-known package is. A package is imported when its callback is made."""
+"""Callbacks that tell ddprun how far a training of a well-known package is. A package is imported when its callback is made. When a
+package's loop has ended, nothing more is to be expected: what comes after it is not a hang, however long it is silent."""
 
 import importlib
 import sys
@@ -12,14 +13,32 @@ def transformers_callback():
     from transformers import TrainerCallback
 
     class Progress(TrainerCallback):
+        in_training = False
+
+        def on_train_begin(self, args, state, control, **kwargs):
+            self.in_training = True
+
+        def on_substep_end(self, args, state, control, **kwargs):
+            progress(state.global_step, epoch=int(state.epoch or 0), section="train")
+
         def on_step_end(self, args, state, control, **kwargs):
             progress(state.global_step, epoch=int(state.epoch or 0), section="train")
 
         def on_prediction_step(self, args, state, control, **kwargs):
             progress(state.global_step, section="evaluation")
 
+        def on_evaluate(self, args, state, control, **kwargs):
+            progress(state.global_step, watch=self.in_training)
+
+        def on_predict(self, args, state, control, **kwargs):
+            progress(state.global_step, watch=self.in_training)
+
         def on_save(self, args, state, control, **kwargs):
             progress(state.global_step, section="checkpoint")
+
+        def on_train_end(self, args, state, control, **kwargs):
+            self.in_training = False
+            progress(state.global_step, watch=False)
 
     return Progress()
 
@@ -31,14 +50,33 @@ def lightning_callback():
     package = importlib.import_module(next((name for name in names if name in sys.modules), names[0]))
 
     class Progress(package.Callback):
+        in_loop = False  # of fit(), validate(), test() or predict()
+
+        def setup(self, trainer, module, stage):
+            self.in_loop = True
+
         def on_train_batch_end(self, trainer, *rest):
             progress(trainer.global_step, epoch=trainer.current_epoch, section="train")
 
         def on_validation_batch_end(self, trainer, *rest):
             progress(trainer.global_step, epoch=trainer.current_epoch, section="evaluation")
 
+        def on_test_batch_end(self, trainer, *rest):
+            progress(trainer.global_step, section="test")
+
+        def on_predict_batch_end(self, trainer, *rest):
+            progress(trainer.global_step, section="prediction")
+
         def on_save_checkpoint(self, trainer, *rest):
-            progress(trainer.global_step, section="checkpoint")
+            progress(trainer.global_step, section="checkpoint", watch=self.in_loop)
+
+        def on_exception(self, trainer, *rest):
+            self.in_loop = False
+            progress(watch=False)
+
+        def teardown(self, trainer, module, stage):
+            self.in_loop = False
+            progress(watch=False)
 
     return Progress()
 
@@ -59,5 +97,8 @@ def accelerate_tracker():
 
         def log(self, values, step=None, **kwargs):
             progress(step, epoch=values.get("epoch"), section="train")
+
+        def finish(self):
+            progress(watch=False)
 
     return Progress()
