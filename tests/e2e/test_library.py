@@ -386,4 +386,5 @@ def test_the_verdict_begins_with_a_rank_that_exits_early():
 
 
 def test_a_rank_that_returns_later_is_waited_for():
-    assert run([DDPRUN, "--standalone", "--nproc-per-node", 2, LEAVING], timeout=60).returncode == 0
+    done = run([DDPRUN, "--standalone", "--nproc-per-node", 2, "--hang-timeout", 3, LEAVING], timeout=60)
+    assert done.returncode == 0, done.stderr

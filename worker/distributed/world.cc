@@ -284,7 +284,10 @@ class GroupWorld : public World {
 
   void Shutdown() override {
     // No rank closes while another communicates. The connections are next, and last the store that
-    // rank 0 may be serving.
+    // rank 0 may be serving. Others may come here much later, which is no hang of this rank.
+    ProgressMessage waits;
+    waits.pauses = true;
+    Report(waits);
     Barrier();
     Synchronize();
     for (const auto& subgroup : subgroups_) subgroup->group()->shutdown();

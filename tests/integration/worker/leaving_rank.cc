@@ -3,9 +3,11 @@
 #include <ddprun/ddprun.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 int main(int argc, char** argv) {
   const std::string way = argc > 1 ? argv[1] : "";
@@ -18,8 +20,12 @@ int main(int argc, char** argv) {
       if (way == "exit") std::exit(0);
       return;
     }
-    // Without a way both take long to leave, which is no reason to end.
-    if (way.empty() && world.rank() == 1) std::system("sleep 4");
+    // Without a way one takes long to leave, which is no reason to end the other.
+    if (way.empty() && world.rank() == 0) world.Progress(1);
+    for (int i = 0; way.empty() && world.rank() == 1 && i < 30; ++i) {
+      world.Progress(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
     if (!way.empty()) world.AllReduceSum(ones);
   });
 }
