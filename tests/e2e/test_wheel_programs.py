@@ -21,6 +21,8 @@ def test_passes_with_the_wheels_programs(name, venv, tmp_path):  # noqa: F811
     for package in ("torch", "nvidia"):
         if (TORCH.parent / package).exists() and not (packages / package).exists():
             (packages / package).symlink_to(TORCH.parent / package)
+    # These programs take the Python of their own environment (test_wheel.py), which has not all that these tests import.
+    (venv / "pyvenv.cfg").unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pathlib.Path(REPO, "tests", "e2e", f"test_{name}.py")]
     env = {**os.environ, "DDPRUN_BIN_DIR": str(venv / "bin")}
     done = subprocess.run(list(map(str, command)), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900)
