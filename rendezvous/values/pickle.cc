@@ -27,6 +27,8 @@ class Input {
     return taken;
   }
 
+  std::size_t taken() const { return at_; }
+
   std::uint8_t Byte() { return static_cast<std::uint8_t>(Take(1).front()); }
 
   // Little-endian, of 1 to 8 bytes.
@@ -76,6 +78,7 @@ class PickleParser {
     }
     if (stack_.size() != 1 || !marks_.empty()) Malformed();
     pickle_.root_ = stack_.front();
+    pickle_.size_ = input_.taken();
     return std::move(pickle_);
   }
 
@@ -106,8 +109,9 @@ class PickleParser {
       case 0x95:  // FRAME
         input_.Take(8);
         return true;
-      case 'R':  // REDUCE
-        Reduce();
+      case 'R':   // REDUCE
+      case 0x81:  // NEWOBJ
+        Call();
         return true;
       case 'b':  // BUILD
         Build();
@@ -283,13 +287,18 @@ class PickleParser {
 
   void Append(const Values& values) {
     auto* const list = std::get_if<PickleList>(&Top()->value);
-    if (list == nullptr) Malformed();
+    if (list == nullptr) return RequireObject();
     list->items.insert(list->items.end(), values.begin(), values.end());
+  }
+
+  void RequireObject() const {
+    if (!std::holds_alternative<PickleCall>(Top()->value)) Malformed();
   }
 
   void SetItems(const Values& values) {
     auto* const dict = std::get_if<PickleDict>(&Top()->value);
-    if (dict == nullptr || values.size() % 2 != 0) Malformed();
+    if (values.size() % 2 != 0) Malformed();
+    if (dict == nullptr) return RequireObject();
     for (std::size_t i = 0; i < values.size(); i += 2)
       dict->items.emplace_back(values[i], values[i + 1]);
   }
@@ -301,15 +310,28 @@ class PickleParser {
     Push(PickleGlobal{*module, *name});
   }
 
-  void Reduce() {
+  void Call() {
     const auto* const arguments = Pop()->As<PickleTuple>();
     if (arguments == nullptr) Malformed();
     const PickleValue* const function = Pop();
-    if (function->IsGlobal("collections", "OrderedDict") && arguments->items.empty()) {
-      Push(PickleDict{});
-    } else {
+    if (!function->IsGlobal("collections", "OrderedDict") || !PushOrderedDict(arguments->items))
       Push(PickleCall{.function = function, .arguments = arguments});
+  }
+
+  // OrderedDict(), or, as Python 2 writes it, OrderedDict([[KEY, VALUE], ...]).
+  bool PushOrderedDict(const Values& arguments) {
+    PickleDict dict;
+    const auto* const pairs = arguments.size() == 1 ? arguments[0]->As<PickleList>() : nullptr;
+    if (pairs == nullptr && !arguments.empty()) return false;
+    if (pairs != nullptr) pairs_ += pairs->items.size();
+    if (pairs_ > kPickleValuesMax) Malformed();  // a few bytes may name one list again and again
+    for (const PickleValue* item : pairs == nullptr ? Values() : pairs->items) {
+      const auto* const pair = item->As<PickleList>();
+      if (pair == nullptr || pair->items.size() != 2) return false;
+      dict.items.emplace_back(pair->items[0], pair->items[1]);
     }
+    Push(std::move(dict));
+    return true;
   }
 
   void Build() {
@@ -325,6 +347,7 @@ class PickleParser {
   Pickle pickle_;
   std::vector<PickleValue*> stack_;
   std::vector<std::size_t> marks_;
+  std::size_t pairs_ = 0;  // of all OrderedDicts of Python 2
   std::unordered_map<std::uint64_t, PickleValue*> memo_;
 };
 

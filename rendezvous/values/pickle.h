@@ -41,7 +41,8 @@ struct PickleGlobal {
   std::string_view name;
 };
 // What calling `function` with `arguments` would give; `state` is null or what the result's
-// __setstate__ would be given.
+// __setstate__ would be given. Items that the pickle adds to such an object (a dict or a list of a
+// class of its own) are dropped.
 struct PickleCall {
   const PickleValue* function = nullptr;
   const PickleTuple* arguments = nullptr;
@@ -77,10 +78,15 @@ struct PickleError : std::runtime_error {
 class Pickle {
  public:
   const PickleValue& root() const { return *root_; }
+  // All values, the root among them.
+  const std::deque<PickleValue>& values() const { return values_; }
+  // The pickle's own length: others may follow it in the same bytes.
+  std::size_t size() const { return size_; }
 
  private:
   friend class PickleParser;
   std::deque<PickleValue> values_;
+  std::size_t size_ = 0;
   const PickleValue* root_ = nullptr;
 };
 

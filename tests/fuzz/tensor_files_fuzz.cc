@@ -33,14 +33,25 @@ std::string SafetensorsSeed() {
   return layout.head + std::string(layout.file_bytes - layout.head.size(), '\1');
 }
 
-// What Python's torch.save({'w': torch.ones(2, 3)}) writes.
-std::string ArchiveSeed() {
+// torch.ones(2, 3) as "w" in a dict, and "0" its storage.
+std::string PickleSeed() {
   using namespace std::string_literals;
   const std::string zeros(3, '\0');
-  const std::string pickle =
-      "\x80\x02}(X\x01"s + zeros + "wctorch._utils\n_rebuild_tensor_v2\n((X\x07" + zeros +
-      "storagectorch\nFloatStorage\nX\x01" + zeros + "0X\x03" + zeros +
-      "cpuK\x06tQK\0(K\x02K\x03t(K\x03K\x01t\x89"s + "ccollections\nOrderedDict\n)RtRu."s;
+  return "\x80\x02}(X\x01"s + zeros + "wctorch._utils\n_rebuild_tensor_v2\n((X\x07" + zeros +
+         "storagectorch\nFloatStorage\nX\x01" + zeros + "0X\x03" + zeros +
+         "cpuK\x06tQK\0(K\x02K\x03t(K\x03K\x01t\x89"s + "ccollections\nOrderedDict\n)RtRu."s;
+}
+
+// What Python's torch.save({'w': torch.ones(2, 3)}) writes, and wrote before PyTorch 1.6.
+std::string StreamSeed() {
+  using namespace std::string_literals;
+  return "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
+         "\x80\x02}U\x0dlittle_endian\x88s."s +
+         PickleSeed() + "\x80\x02](U\x01" + "0e.\x06\0\0\0\0\0\0\0"s + std::string(24, '\1');
+}
+
+std::string ArchiveSeed() {
+  const std::string pickle = PickleSeed();
   std::string bytes;
   caffe2::serialize::PyTorchStreamWriter writer([&bytes](const void* data, std::size_t size) {
     bytes.append(static_cast<const char*>(data), size);
@@ -55,7 +66,7 @@ std::string ArchiveSeed() {
 
 }  // namespace
 
-std::vector<std::string> Seeds() { return {SafetensorsSeed(), ArchiveSeed()}; }
+std::vector<std::string> Seeds() { return {SafetensorsSeed(), ArchiveSeed(), StreamSeed()}; }
 
 bool Try(std::string_view bytes) {
   const MemoryFile file(bytes);
@@ -67,7 +78,7 @@ bool Try(std::string_view bytes) {
   } catch (const std::exception&) {
   }
   try {
-    for (const auto& [name, tensor] : ReadTorchArchive(file.path())) (void)tensor.clone();
+    for (const auto& [name, tensor] : ReadTorchFile(file.path())) (void)tensor.clone();
     accepted = true;
   } catch (const std::exception&) {
   }

@@ -20,20 +20,16 @@ bool IsHeadOfOtherClasses(const at::Tensor& given, const at::Tensor& own) {
 std::string LoadInitialWeights(ImageModel& model, const Config& config) {
   const std::string& path = config.init_from;
   const ModelFile file = ReadModelFile(path, {});
-  const NamedTensors state = StateDict(model);
   const NamedTensors in_file = TensorsFor(model, file);
   std::unordered_map<std::string, at::Tensor> given(in_file.begin(), in_file.end());
   const std::string head = model.Parts().back().modules.back();
   std::int64_t other_classes = 0;
-  for (const auto& [name, tensor] : state) {
+  for (const auto& [name, tensor] : StateDict(model)) {
     const auto found = given.find(name);
-    if (found == given.end()) {
-      // A counter that older versions did not write; no result depends on it.
-      if (name.ends_with(".num_batches_tracked")) given[name] = tensor;
-    } else if (name.starts_with(head + ".") && IsHeadOfOtherClasses(found->second, tensor)) {
-      other_classes = found->second.size(0);
-      found->second = tensor;
-    }
+    if (found == given.end() || !name.starts_with(head + ".")) continue;
+    if (!IsHeadOfOtherClasses(found->second, tensor)) continue;
+    other_classes = found->second.size(0);
+    found->second = tensor;
   }
   try {
     LoadTensors(model, {given.begin(), given.end()}, path);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/export/model_file.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,6 +13,7 @@
 
 #include "worker/export/model_description.h"
 #include "worker/export/transformers_names.h"
+#include "worker/export/weight_files.h"
 #include "worker/files/safetensors.h"
 #include "worker/files/state_dict.h"
 
@@ -22,13 +25,6 @@ namespace fs = std::filesystem;
 // The prefixes of a checkpoint's tensors (worker/checkpoint).
 constexpr std::string_view kModelPrefix = "model/";
 constexpr std::string_view kAveragePrefix = "ema/";
-
-bool IsZip(const std::string& path) {
-  char magic[2] = {};
-  if (!fs::is_regular_file(path)) return false;  // to open a FIFO would wait for its writer
-  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
-  return magic[0] == 'P' && magic[1] == 'K';
-}
 
 bool IsCheckpoint(const SafetensorsFile& file) {
   const auto format = file.metadata().find("format");
@@ -94,8 +90,35 @@ void CheckTransformersConfig(const std::string& folder) {
   require("hidden_act", "relu");
 }
 
-// "model.fc.weight" in a folder that SaveForTransformers() wrote.
-constexpr std::string_view kWrapperPrefix = "model.";
+// What wrappers put into the names of what they wrap: torch.compile(), FSDP and activation
+// checkpoints anywhere; DistributedDataParallel, Lightning and SaveForTransformers() at the front.
+constexpr std::array<std::string_view, 3> kInnerWrappers = {"_orig_mod.", "_fsdp_wrapped_module.",
+                                                            "_checkpoint_wrapped_module."};
+constexpr std::array<std::string_view, 2> kOuterWrappers = {"module.", "model."};
+
+// The model's own name of the file's tensor `name`, which is returned as it is if it has none.
+std::string OwnName(const std::string& name, const std::map<std::string, std::string>& own_names) {
+  std::string rest = name;
+  bool wrapped = true;
+  while (wrapped) {
+    if (const auto found = own_names.find(rest); found != own_names.end()) return found->second;
+    wrapped = false;
+    for (const std::string_view word : kInnerWrappers) {
+      for (auto at = rest.find(word); at != std::string::npos; at = rest.find(word, at)) {
+        rest.erase(at, word.size());
+        wrapped = true;
+      }
+    }
+    if (wrapped) continue;
+    for (const std::string_view word : kOuterWrappers) {
+      if (!rest.starts_with(word)) continue;
+      rest.erase(0, word.size());
+      wrapped = true;
+      break;
+    }
+  }
+  return name;
+}
 
 // For a tensor with several names, a checkpoint contains the average under the first name and the
 // weights themselves under the others.
@@ -135,32 +158,40 @@ ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
   if (!fs::exists(path)) throw std::runtime_error(path + " is not there");
   std::string name = path;
   if (fs::is_directory(path)) {
-    name = fs::path(path) / "model.safetensors";
-    if (!fs::exists(name)) {
-      return FromCheckpoint(OpenCheckpoint(path, options.notify), options);
-    }
+    name = WeightsIn(path);
+    if (name.empty()) return FromCheckpoint(OpenCheckpoint(path, options.notify), options);
   }
-  if (!IsZip(name)) {
-    const SafetensorsFile file(name);
+  if (!IsTorchOrIndex(name)) {
+    const SafetensorsFile file = OpenSafetensors(name);
     if (IsCheckpoint(file)) return FromCheckpoint(OpenCheckpoint(name, options.notify), options);
     return WithDescription({.path = path, .tensors = file.tensors()}, name, options);
   }
-  return WithDescription({.path = path, .tensors = ReadStateDict(name)}, name, options);
+  return WithDescription({.path = path, .tensors = ReadWeights(name)}, name, options);
 }
 
 NamedTensors TensorsFor(const ImageModel& model, const ModelFile& file) {
-  std::map<std::string, at::Tensor> given(file.tensors.begin(), file.tensors.end());
-  const bool of_transformers = given.contains("resnet.embedder.embedder.convolution.weight");
+  const bool of_transformers =
+      std::any_of(file.tensors.begin(), file.tensors.end(), [](const auto& tensor) {
+        return tensor.first.ends_with("resnet.embedder.embedder.convolution.weight");
+      });
   if (of_transformers && fs::is_directory(file.path)) CheckTransformersConfig(file.path);
-  for (const auto& [name, tensor] : StateDict(model)) {
-    const std::string theirs = of_transformers ? TransformersName(name).value_or(name)
-                                               : std::string(kWrapperPrefix) + name;
-    if (auto entry = given.extract(theirs)) {
-      entry.key() = name;
-      given.insert(std::move(entry));
+  const NamedTensors state = StateDict(model);
+  std::map<std::string, std::string> own_names;  // by the names that the file may have
+  for (const auto& [name, tensor] : state)
+    own_names[of_transformers ? TransformersName(name).value_or(name) : name] = name;
+  std::map<std::string, at::Tensor> given;
+  for (const bool exact : {true, false}) {
+    for (const auto& [name, tensor] : file.tensors) {
+      if (own_names.contains(name) != exact) continue;
+      // One whose name is taken stays in the file's words, for the error.
+      if (!given.emplace(OwnName(name, own_names), tensor).second) given.emplace(name, tensor);
     }
   }
   if (file.averaged) TakeFirstNames(model, given);
+  for (const auto& [name, tensor] : state) {
+    // Counters that older versions of PyTorch did not write; no result depends on them.
+    if (name.ends_with(".num_batches_tracked")) given.emplace(name, tensor);
+  }
   return {given.begin(), given.end()};
 }
 

@@ -47,14 +47,15 @@ struct ModelFileOptions {
   Notify notify = [](const std::string&) {};  // receives sentences about damaged checkpoints
 };
 
-// `path`: a checkpoint, a .pth or .safetensors file, a folder with a model.safetensors, or a folder
-// of checkpoints, of which the newest undamaged one is read. The kind is detected by content.
-// Throws std::runtime_error with one sentence that names the path.
+// `path`: a checkpoint, a .pth or .safetensors file, a folder with a file of weights or its parts
+// (weight_files.h), or a folder of checkpoints, of which the newest undamaged one is read. The kind
+// is detected by content. Throws std::runtime_error with one sentence that names the path.
 ModelFile ReadModelFile(const std::string& path, ModelFileOptions options);
 
-// The file's tensors under the model's own names: names of transformers' ResNet or of an export for
-// transformers are translated, unknown names are kept. Throws std::runtime_error for a variant of
-// ResNet that torchvision does not have.
+// The file's tensors under the model's own names: names of transformers' ResNet are translated, and
+// what wrappers such as DistributedDataParallel put before a name is dropped; unknown names are
+// kept. A num_batches_tracked that is not in the file is the model's own. Throws std::runtime_error
+// for a variant of ResNet that torchvision does not have.
 NamedTensors TensorsFor(const ImageModel& model, const ModelFile& file);
 
 // The model of `config` with the file's tensors, in evaluation mode on the CPU. Throws

@@ -96,7 +96,7 @@ NamedTensors ReadStateDict(const std::string& path) {
   if (!std::filesystem::exists(path)) throw std::runtime_error(path + " is not there");
   const std::string sentence = path + " is not a state dict that torch.save wrote: ";
   try {
-    return ReadTorchArchive(path);
+    return ReadTorchFile(path);
   } catch (const c10::Error& error) {
     throw std::runtime_error(sentence + FirstLine(error));
   } catch (const std::runtime_error& error) {

@@ -4,10 +4,8 @@
 #include <ATen/Functions.h>
 #include <caffe2/serialize/inline_container.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <optional>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,6 +14,7 @@
 
 #include "rendezvous/values/pickle.h"
 #include "worker/files/mapped_file.h"
+#include "worker/files/torch_pickle.h"
 
 namespace ddprun {
 namespace {
@@ -46,6 +45,10 @@ class Reader {
     for (std::size_t i = 0; i < size; ++i)
       number |= std::uint64_t{static_cast<std::uint8_t>(bytes_[at + i])} << (8 * i);
     return number;
+  }
+
+  std::string_view Text(std::uint64_t at, std::uint64_t size) const {
+    return Part(at, size).bytes_;
   }
 
   Reader Part(std::uint64_t at, std::uint64_t size) const {
@@ -99,192 +102,141 @@ std::uint64_t EntrySize(const Reader& directory, std::size_t at) {
   Damaged();
 }
 
+template <class Visit>
+void ForEachEntry(const Reader& directory, std::uint64_t entries, Visit visit) {
+  std::size_t at = 0;
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    if (directory.Number(at, 4) != kEntrySignature) Damaged();
+    const std::size_t name_bytes = directory.Number(at + 28, 2);
+    visit(at, directory.Text(at + kEntryBytes, name_bytes));
+    at += kEntryBytes + name_bytes + directory.Number(at + 30, 2) + directory.Number(at + 32, 2);
+  }
+}
+
 // Throws std::runtime_error unless every entry of the zip archive is stored without compression and
 // lies within the file, and all entries together claim no more bytes than the file has: then no
 // reader of the archive can be made to allocate more than that. torch.save() writes only such
 // archives. Format: PKWARE's APPNOTE.TXT 4.3.12 to 4.3.16, with the ZIP64 records.
-void CheckStoredZip(const std::string& path) {
-  const at::Tensor mapped = MapFile(path);
-  const Reader file({static_cast<const char*>(mapped.const_data_ptr()), mapped.nbytes()});
+void CheckZip(const Reader& file) {
   const Directory found = FindDirectory(file);
   const Reader directory = file.Part(found.offset, found.bytes);
+  ForEachEntry(directory, found.entries, [](std::size_t, std::string_view name) {
+    if (name.ends_with("/constants.pkl")) {
+      throw std::runtime_error(
+          "it holds a TorchScript program; pass it as --model-file, or save its state_dict()");
+    }
+  });
   std::uint64_t left = file.size();
-  std::size_t at = 0;
-  for (std::uint64_t i = 0; i < found.entries; ++i) {
-    if (directory.Number(at, 4) != kEntrySignature) Damaged();
+  ForEachEntry(directory, found.entries, [&](std::size_t at, std::string_view) {
     const std::uint64_t size = EntrySize(directory, at);
     if (size > left) throw std::runtime_error("its records claim more bytes than the file has");
     left -= size;
-    at += kEntryBytes + directory.Number(at + 28, 2) + directory.Number(at + 30, 2) +
-          directory.Number(at + 32, 2);
-  }
+  });
 }
+
+constexpr char kBigEndian[] = "its numbers are big-endian";
+constexpr char kCutOff[] = "it is cut off";
 
 using caffe2::serialize::PyTorchStreamReader;
 
-constexpr std::size_t kDimensionsMax = 64;
-
-struct StorageType {
-  std::string_view name;
-  at::ScalarType type;
-};
-constexpr std::array<StorageType, 10> kStorageTypes = {{{"DoubleStorage", at::kDouble},
-                                                        {"FloatStorage", at::kFloat},
-                                                        {"HalfStorage", at::kHalf},
-                                                        {"BFloat16Storage", at::kBFloat16},
-                                                        {"LongStorage", at::kLong},
-                                                        {"IntStorage", at::kInt},
-                                                        {"ShortStorage", at::kShort},
-                                                        {"CharStorage", at::kChar},
-                                                        {"ByteStorage", at::kByte},
-                                                        {"BoolStorage", at::kBool}}};
-
-[[noreturn]] void NotATensor() {
-  throw std::runtime_error(
-      "it holds something else than names and tensors; save "
-      "model.state_dict()");
+NamedTensors ReadZip(const std::string& path, std::string_view file) {
+  CheckZip(Reader(file));
+  PyTorchStreamReader reader(path);
+  const auto record = [&](const std::string& name) {
+    const auto [bytes, size] = reader.getRecord(name);
+    return std::string(static_cast<const char*>(bytes.get()), size);
+  };
+  if (reader.hasRecord("byteorder") && record("byteorder") != "little")
+    throw std::runtime_error(kBigEndian);
+  const std::string object = record("data.pkl");
+  return TensorsOf(ParsePickle(object), [&](const std::string& key) {
+    auto [data, size] = reader.getRecord("data/" + key);
+    return at::Storage(at::Storage::use_byte_size_t(), size, std::move(data));
+  });
 }
 
-template <class T>
-const T& Get(const PickleValue* value) {
-  const T* const found = value->As<T>();
-  if (found == nullptr) NotATensor();
-  return *found;
+// The format of torch.save() before PyTorch 1.6 (torch/serialization.py, _legacy_save): pickles of
+// a magic number, a version, a dict about the system and the object, then of a list of the
+// storages' keys, and then the storages in the list's order, each as the number of its elements
+// (eight bytes) and they themselves.
+constexpr std::string_view kStreamMagic = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
+constexpr std::int64_t kStreamVersion = 1001;
+
+// The pickle at the start of `bytes`, which are then those after it.
+Pickle TakePickle(std::string_view& bytes) {
+  Pickle pickle = ParsePickle(bytes);
+  bytes.remove_prefix(pickle.size());
+  return pickle;
 }
 
-std::size_t Count(const PickleValue* value) {
-  const std::int64_t count = Get<std::int64_t>(value);
-  if (count < 0) throw std::runtime_error("a size or an offset in it is negative");
-  return static_cast<std::size_t>(count);
+bool IsBigEndian(const PickleValue& system) {
+  const auto* const dict = system.As<PickleDict>();
+  for (std::size_t i = 0; dict != nullptr && i < dict->items.size(); ++i) {
+    const auto* const name = dict->items[i].first->As<std::string_view>();
+    const auto* const little = dict->items[i].second->As<bool>();
+    if (name != nullptr && *name == "little_endian" && little != nullptr) return !*little;
+  }
+  return false;
 }
 
-std::vector<std::int64_t> Counts(const PickleValue* value) {
-  const auto& items = Get<PickleTuple>(value).items;
-  if (items.size() > kDimensionsMax)
-    throw std::runtime_error("a tensor in it has " + std::to_string(items.size()) + " dimensions");
-  std::vector<std::int64_t> counts;
-  for (const PickleValue* item : items) counts.push_back(static_cast<std::int64_t>(Count(item)));
-  return counts;
+using StorageBytes = std::unordered_map<std::string, std::string_view>;
+
+// Where the storages lie. Their types are only known from the object that refers to them.
+StorageBytes FindStorages(const Pickle& object, const Pickle& keys, std::string_view bytes) {
+  std::unordered_map<std::string_view, at::ScalarType> types;
+  for (const PickleValue& value : object.values()) {
+    const auto* const id = value.As<PicklePersistentId>();
+    if (id == nullptr) continue;
+    if (const auto storage = StorageIdOf(*id)) types.emplace(storage->key, storage->type);
+  }
+  StorageBytes storages;
+  const auto* const list = keys.root().As<PickleList>();
+  if (list == nullptr) throw std::runtime_error(kCutOff);
+  for (const PickleValue* key : list->items) {
+    const auto* const name = key->As<std::string_view>();
+    const auto type = name == nullptr ? types.end() : types.find(*name);
+    if (type == types.end()) throw std::runtime_error("it has a storage of no known type");
+    if (bytes.size() < sizeof(std::uint64_t)) throw std::runtime_error(kCutOff);
+    const std::uint64_t elements = Reader(bytes).Number(0, sizeof(std::uint64_t));
+    bytes.remove_prefix(sizeof elements);
+    const std::size_t size = c10::elementSize(type->second);
+    if (elements > bytes.size() / size) throw std::runtime_error(kCutOff);
+    storages.emplace(*name, bytes.substr(0, elements * size));
+    bytes.remove_prefix(elements * size);
+  }
+  return storages;
 }
 
-// Elements of a storage that a view of it needs; nothing where that is beyond 64 bits.
-std::optional<std::size_t> ElementsNeeded(std::size_t offset, at::IntArrayRef sizes,
-                                          at::IntArrayRef strides) {
-  std::size_t elements = 1;
-  std::size_t last = offset;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const auto size = static_cast<std::size_t>(sizes[i]);
-    std::size_t reach = 0;
-    if (__builtin_mul_overflow(elements, std::max<std::size_t>(size, 1), &elements) ||
-        __builtin_mul_overflow(std::max<std::size_t>(size, 1) - 1,
-                               static_cast<std::size_t>(strides[i]), &reach) ||
-        __builtin_add_overflow(last, reach, &last)) {
-      return std::nullopt;
-    }
-  }
-  if (elements > INT64_MAX || last >= INT64_MAX) return std::nullopt;
-  if (std::count(sizes.begin(), sizes.end(), 0) > 0) return 0;
-  // A view whose elements share their place can be far larger than what it shows.
-  return std::max(last, elements - 1) + 1;
+NamedTensors ReadStream(std::string_view bytes) {
+  bytes.remove_prefix(kStreamMagic.size());
+  const Pickle version = TakePickle(bytes);
+  const auto* const number = version.root().As<std::int64_t>();
+  if (number == nullptr || *number != kStreamVersion)
+    throw std::runtime_error("its version of the format is not known here");
+  if (IsBigEndian(TakePickle(bytes).root())) throw std::runtime_error(kBigEndian);
+  const Pickle object = TakePickle(bytes);
+  const Pickle keys = TakePickle(bytes);
+  const StorageBytes storages = FindStorages(object, keys, bytes);
+  return TensorsOf(object, [&](const std::string& key) {
+    const auto found = storages.find(key);
+    if (found == storages.end()) throw std::runtime_error("it lacks the storage " + key);
+    const auto size = static_cast<std::int64_t>(found->second.size());
+    const at::Tensor copy = at::empty({size}, at::kByte);  // aligned, unlike the file's bytes
+    std::memcpy(copy.mutable_data_ptr(), found->second.data(), found->second.size());
+    return copy.storage();
+  });
 }
-
-struct Storage {
-  at::Storage bytes;
-  at::ScalarType type = at::kFloat;
-};
-
-class Archive {
- public:
-  explicit Archive(const std::string& path) : reader_(path) {
-    if (reader_.hasRecord("byteorder") && Record("byteorder") != "little")
-      throw std::runtime_error("its numbers are big-endian");
-  }
-
-  std::string Record(const std::string& name) {
-    const auto [bytes, size] = reader_.getRecord(name);
-    return {static_cast<const char*>(bytes.get()), size};
-  }
-
-  at::Tensor Tensor(const PickleValue* value) {
-    const auto& call = Get<PickleCall>(value);
-    const auto& arguments = call.arguments->items;
-    if (call.function->IsGlobal("torch._utils", "_rebuild_parameter") && !arguments.empty())
-      return RebuildTensor(Get<PickleCall>(arguments[0]));
-    return RebuildTensor(call);
-  }
-
- private:
-  // (storage, storage_offset, size, stride, requires_grad, backward_hooks)
-  at::Tensor RebuildTensor(const PickleCall& call) {
-    const auto& arguments = call.arguments->items;
-    if (!call.function->IsGlobal("torch._utils", "_rebuild_tensor_v2") || arguments.size() < 4)
-      NotATensor();
-    const Storage& storage = FindStorage(Get<PicklePersistentId>(arguments[0]).id);
-    const std::size_t offset = Count(arguments[1]);
-    const std::vector<std::int64_t> sizes = Counts(arguments[2]);
-    const std::vector<std::int64_t> strides = Counts(arguments[3]);
-    if (sizes.size() != strides.size()) NotATensor();
-    const auto needed = ElementsNeeded(offset, sizes, strides);
-    const std::size_t there = storage.bytes.nbytes() / c10::elementSize(storage.type);
-    if (!needed || *needed > there)
-      throw std::runtime_error("a tensor in it reaches beyond its storage");
-    at::Tensor tensor = at::empty({0}, storage.type);
-    if (*needed == 0) return tensor.resize_(sizes);
-    return tensor.set_(storage.bytes, static_cast<std::int64_t>(offset), sizes, strides);
-  }
-
-  // ("storage", torch.FloatStorage, key, location, elements)
-  const Storage& FindStorage(const PickleValue* id) {
-    const auto& parts = Get<PickleTuple>(id).items;
-    if (parts.size() != 5 || Get<std::string_view>(parts[0]) != "storage") NotATensor();
-    const at::ScalarType type = TypeOf(Get<PickleGlobal>(parts[1]));
-    const std::string key(Get<std::string_view>(parts[2]));
-    auto found = storages_.find(key);
-    if (found == storages_.end()) {
-      auto [bytes, size] = reader_.getRecord("data/" + key);
-      found =
-          storages_
-              .emplace(key,
-                       Storage{at::Storage(at::Storage::use_byte_size_t(), size, std::move(bytes)),
-                               type})
-              .first;
-    }
-    const Storage& storage = found->second;
-    std::size_t bytes = 0;
-    if (storage.type != type ||
-        __builtin_mul_overflow(Count(parts[4]), c10::elementSize(type), &bytes) ||
-        bytes != storage.bytes.nbytes()) {
-      throw std::runtime_error("its record data/" + key + " is not of the size that it claims");
-    }
-    return storage;
-  }
-
-  static at::ScalarType TypeOf(const PickleGlobal& global) {
-    for (const StorageType& known : kStorageTypes) {
-      if (global.module == "torch" && global.name == known.name) return known.type;
-    }
-    throw std::runtime_error(c10::str("it has tensors of ", global.module, ".", global.name,
-                                      ", which is not known here"));
-  }
-
-  PyTorchStreamReader reader_;
-  std::unordered_map<std::string, Storage> storages_;
-};
 
 }  // namespace
 
-NamedTensors ReadTorchArchive(const std::string& path) {
-  CheckStoredZip(path);
-  Archive archive(path);
-  const std::string bytes = archive.Record("data.pkl");
-  const Pickle pickle = ParsePickle(bytes);
-  const auto* const dict = pickle.root().As<PickleDict>();
-  if (dict == nullptr)
-    throw std::runtime_error("it holds no dict; save model.state_dict(), not the model");
-  NamedTensors tensors;
-  for (const auto& [name, value] : dict->items)
-    tensors.emplace_back(Get<std::string_view>(name), archive.Tensor(value));
-  return tensors;
+bool IsTorchFile(std::string_view begin) {
+  return begin.starts_with("PK") || begin.starts_with(kStreamMagic);
+}
+
+NamedTensors ReadTorchFile(const std::string& path) {
+  const at::Tensor mapped = MapFile(path);
+  const std::string_view bytes(static_cast<const char*>(mapped.const_data_ptr()), mapped.nbytes());
+  return bytes.starts_with(kStreamMagic) ? ReadStream(bytes) : ReadZip(path, bytes);
 }
 
 }  // namespace ddprun

@@ -50,6 +50,48 @@ TEST(Pickle, AnOrderedDictIsADictWithoutItsAttributes) {
   EXPECT_EQ(*dict->items[0].second->As<std::int64_t>(), 1);
 }
 
+TEST(Pickle, AnOrderedDictOfPython2IsADict) {
+  const std::string one = "](U\1aK\1e";
+  const std::string two = "](U\1bK\2e";
+  const Pickle pickle = Parse("ccollections\nOrderedDict\n](" + one + two + "e\x85R.");
+  const auto* dict = pickle.root().As<PickleDict>();
+  ASSERT_NE(dict, nullptr);
+  ASSERT_EQ(dict->items.size(), 2u);
+  EXPECT_EQ(*dict->items[1].first->As<std::string_view>(), "b");
+  EXPECT_EQ(*dict->items[1].second->As<std::int64_t>(), 2);
+}
+
+// Each OrderedDict of it would copy the list.
+TEST(Pickle, AListThatIsNamedAgainAndAgainIsRejected) {
+  std::string instructions = "(]q\0("s;
+  for (int i = 0; i < 1100; ++i) instructions += "](U\1aK\1e";
+  instructions += "e";
+  const auto named = [&](int times) {
+    std::string text = instructions;
+    for (int i = 0; i < times; ++i) text += "ccollections\nOrderedDict\nh\0\x85R"s;
+    return text + "t.";
+  };
+  EXPECT_EQ(Parse(named(900)).root().As<PickleTuple>()->items.size(), 901u);
+  EXPECT_THAT(ErrorOf(named(1000)), HasSubstr("do not fit together"));
+}
+
+TEST(Pickle, AnObjectWithItemsAndAStateStaysARecord) {
+  // As a class of its own that is a dict with attributes.
+  const Pickle pickle = Parse(
+      "cmine\nDict\n)\x81(U\x01"
+      "aK\x01u}U\x01sK\x02sb."s);
+  const auto* call = pickle.root().As<PickleCall>();
+  ASSERT_NE(call, nullptr);
+  EXPECT_TRUE(call->function->IsGlobal("mine", "Dict"));
+  EXPECT_EQ(call->state->As<PickleDict>()->items.size(), 1u);
+}
+
+TEST(Pickle, WhatFollowsItIsLeft) {
+  const Pickle pickle = Parse("K\1.K\2.");
+  EXPECT_EQ(*pickle.root().As<std::int64_t>(), 1);
+  EXPECT_EQ(pickle.size(), 5u);
+}
+
 TEST(Pickle, ValuesThatArePutIntoTheMemoAreFilledLater) {
   const Pickle pickle = Parse(
       "]q\0h\0(U\x01"

@@ -77,6 +77,17 @@ TEST(InitialWeights, WhatDoesNotFitChangesNothing) {
   EXPECT_TRUE(Same(*model, *Make(2), "conv1.weight"));
 }
 
+// The model's own name goes before a wrapper's.
+TEST(InitialWeights, ATensorUnderTwoNamesIsUnexpected) {
+  const TempFiles files;
+  NamedTensors state = {{"module.fc2.bias", at::zeros({1})}};
+  for (const auto& item : StateDict(*Make(1))) state.push_back(item);
+  WriteSafetensors(files.Path("a.safetensors"), state);
+  EXPECT_THAT(MessageOf<std::runtime_error>(
+                  [&] { LoadInitialWeights(*Make(2), From(files.Path("a.safetensors"))); }),
+              HasSubstr(" does not fit the model; unexpected: module.fc2.bias; check"));
+}
+
 TEST(InitialWeights, HalfPrecisionIsRead) {
   const TempFiles files;
   NamedTensors state;

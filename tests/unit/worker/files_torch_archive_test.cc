@@ -114,7 +114,8 @@ TEST_F(TorchArchive, NumbersThatOverflowAreRejected) {
   EXPECT_THAT(ErrorOf({.sizes = {3, 3}, .strides = {half, half}}), HasSubstr(kBeyond));
   EXPECT_THAT(ErrorOf({.offset = INT64_MAX}), HasSubstr(kBeyond));
   EXPECT_THAT(ErrorOf({.sizes = {0, half, 4}, .strides = {1, 1, 1}}), HasSubstr(kBeyond));
-  EXPECT_THAT(ErrorOf({.elements = half}), HasSubstr("data/0 is not of the size that it claims"));
+  EXPECT_THAT(ErrorOf({.elements = half}),
+              HasSubstr("storage 0 is not of the size that it claims"));
 }
 
 // Copied, a view of one element would take gigabytes.
@@ -131,7 +132,7 @@ TEST_F(TorchArchive, NegativeNumbersAreRejected) {
 }
 
 TEST_F(TorchArchive, ARecordOfAnotherSizeIsRejected) {
-  EXPECT_THAT(ErrorOf({.elements = 7}), HasSubstr("data/0 is not of the size that it claims"));
+  EXPECT_THAT(ErrorOf({.elements = 7}), HasSubstr("storage 0 is not of the size that it claims"));
   EXPECT_THAT(ErrorOf({.type = "DoubleStorage"}), HasSubstr("is not of the size"));
 }
 
