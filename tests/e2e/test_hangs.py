@@ -336,6 +336,21 @@ def with_an_image_that_never_comes(tmp_path, *flags):
     return done, json.loads((tmp_path / "verdict").read_text())["cause"]
 
 
+@pytest.mark.skipif(not (BIN / "train").exists(), reason="built without LibTorch")
+def test_an_evaluation_that_takes_longer_than_the_limit_is_no_hang(tmp_path):
+    make_image_folder(tmp_path / "data", of_each=8)
+    faults = Faults(tmp_path)
+    faults.set(f"open delay=250 path={tmp_path}/data/val/")
+    done = run(
+        [DDPRUN, "--hang-timeout", 2, TRAIN, "--dataset", "imagefolder", "--data-dir", tmp_path / "data", "--input-size", 32]
+        + ["--batch-size", 4, "--eval-batch-size", 1, "--loader-threads", 1, "--epochs", 1, "--output-dir", tmp_path / "out"],
+        env=clean_environment(**faults.env()),
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/summary.json").read_text())["evaluation_seconds"] > 2
+
+
 # Of the others one may be a collective further: a broadcast's root does not wait for those that get it.
 ONE_HAS_NOT_BEGUN = r"ranks? .+ waits? in \w+ \d+ \(.+ \w+\); .*rank (\d) has not begun it: its last was \w+ \d+.*"
 

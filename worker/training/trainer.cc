@@ -282,6 +282,7 @@ void Trainer::Evaluate(bool last) {
 std::optional<Evaluation> Trainer::EvaluateAverage() {
   parts_.strategy->Evaluate();
   auto evaluation = ddprun::Evaluate(config_, world_, *parts_.strategy, *test_feed_, [this] {
+    Notify(&Observer::OnSection, StepSection::kEvaluation);  // each batch is progress
     world_.CheckRound();
     return checkpoints_.EvaluationGoesOn();
   });
