@@ -5,8 +5,10 @@
 #include <torch/serialize/input-archive.h>
 #include <torch/serialize/output-archive.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "worker/loader/epoch_plan.h"
 
@@ -25,7 +27,7 @@ EpochSampler::EpochSampler(const World& world, std::int64_t size, const Options&
 
 void EpochSampler::reset(std::optional<std::size_t>) { read_ = advanced_; }
 
-std::optional<std::vector<std::size_t>> EpochSampler::next(std::size_t batch_size) {
+std::optional<EpochBatch> EpochSampler::next(std::size_t batch_size) {
   if (static_cast<std::int64_t>(batch_size) != batch_size_)
     throw std::invalid_argument("EpochSampler has batches of " + std::to_string(batch_size_) +
                                 " samples, but the data loader asks for " +
@@ -35,8 +37,10 @@ std::optional<std::vector<std::size_t>> EpochSampler::next(std::size_t batch_siz
   for (const Sample& sample : plan_->Samples(read_))
     indices.push_back(static_cast<std::size_t>(sample.index));
   if (indices.empty()) indices.push_back(static_cast<std::size_t>(plan_->First(read_).index));
+  // A loader accepts no batch of none; a stand-in is one.
+  const std::int64_t fewest = std::max<std::int64_t>(1, plan_->GlobalSize(read_) / ranks_);
   ++read_;
-  return indices;
+  return EpochBatch(std::move(indices), static_cast<std::size_t>(fewest));
 }
 
 void EpochSampler::save(torch::serialize::OutputArchive& archive) const {

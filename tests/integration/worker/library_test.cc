@@ -5,8 +5,10 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <iterator>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "ddprun/ddprun.h"
 #include "tests/integration/worker/in_world.h"
@@ -207,6 +209,27 @@ TEST(Library, EpochSamplerGivesEachSampleOnce) {
     world.AllReduceSum(sum);
     EXPECT_NEAR(sum.item<double>(), 3.0 * static_cast<double>(sampler.batches()), 1e-9);
     EXPECT_THROW(sampler.next(5), std::invalid_argument);
+  });
+}
+
+struct Numbers : torch::data::datasets::Dataset<Numbers> {
+  torch::data::Example<> get(std::size_t index) override {
+    return {at::full({1}, static_cast<double>(index)), at::zeros({1})};
+  }
+  std::optional<std::size_t> size() const override { return 15; }
+};
+
+// The last of 15 samples for two ranks: one has a full batch of 4 or 8, and the other lacks one.
+TEST(Library, RanksDropTheSameBatches) {
+  InWorld(2, [](World& world) {
+    for (const auto& [batch_size, kept] : {std::pair{4, 1}, std::pair{7, 1}, std::pair{8, 0}}) {
+      const EpochSampler sampler(world, 15, {.batch_size = batch_size});
+      const auto options = torch::data::DataLoaderOptions().batch_size(batch_size).drop_last(true);
+      const auto loader = torch::data::make_data_loader(
+          Numbers().map(torch::data::transforms::Stack<>()), sampler, options);
+      EXPECT_EQ(std::distance(loader->begin(), loader->end()), kept)
+          << "rank " << world.rank() << ", batches of " << batch_size;
+    }
   });
 }
 

@@ -5,12 +5,14 @@
 // goes on in the middle of it with another number of ranks.
 #pragma once
 
+#include <c10/util/ArrayRef.h>
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ddprun/training_position.h"
@@ -20,9 +22,30 @@ namespace ddprun {
 
 class EpochPlan;
 
+// One rank's samples of a batch, as its dataset takes them.
+class EpochBatch {
+ public:
+  // `fewest`: samples of the rank that has the fewest of this batch.
+  EpochBatch(std::vector<std::size_t> indices, std::size_t fewest)
+      : indices_(std::move(indices)), fewest_(fewest) {}
+
+  auto begin() const { return indices_.begin(); }
+  auto end() const { return indices_.end(); }
+  operator c10::ArrayRef<std::size_t>() const { return indices_; }
+  operator const std::vector<std::size_t>&() const { return indices_; }
+
+  // What a data loader compares for drop_last: of the rank that has the fewest, so that all ranks
+  // drop the same batches. This rank may have one more.
+  std::size_t size() const { return fewest_; }
+
+ private:
+  std::vector<std::size_t> indices_;
+  std::size_t fewest_;
+};
+
 // Copies share the plan; each has a place of its own in it, so that a data loader may read ahead.
 // One thread at a time.
-class EpochSampler : public torch::data::samplers::Sampler<> {
+class EpochSampler : public torch::data::samplers::Sampler<EpochBatch> {
  public:
   struct Options {
     std::int64_t batch_size = 1;  // of one rank: the same as the data loader's
@@ -37,9 +60,10 @@ class EpochSampler : public torch::data::samplers::Sampler<> {
   // For the data loader. The last batch of an epoch may have up to twice batch_size less one
   // samples, or fewer: what is left is shared out as evenly as it goes. A rank without a sample in
   // it gets one whose LossWeight() is 0. next() throws std::invalid_argument if the data loader's
-  // batch size is another one.
+  // batch size is another one. With drop_last the last batch is left out on all ranks if it is
+  // shorter than batch_size on one. The loader must keep the order (enforce_ordering, its default).
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
-  std::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
+  std::optional<EpochBatch> next(std::size_t batch_size) override;
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
