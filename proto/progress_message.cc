@@ -226,7 +226,11 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   if (later.left_round.has_value()) message.error = later.error;
   MergeOne(later.left_round, message.left_round);
   message.moves_on = later.moves_on || (message.moves_on && !later.place.has_value());
-  message.place = later.place;
+  if (later.pauses && !later.place.has_value() && !later.moves_on) {
+    if (message.place.has_value()) message.place->waits.reset();
+  } else {
+    message.place = later.place;
+  }
   if (later.goes_on) message.pauses = later.pauses;
   message.goes_on = message.goes_on || later.goes_on;
 }

@@ -42,7 +42,7 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   const bool says_place = message.place.has_value() || message.moves_on;
-  if (says_place || message.goes_on) worker.place = message.place;
+  if (says_place || (message.goes_on && !message.pauses)) worker.place = message.place;
   if (says_place && message.place != worker.seen) {
     worker.seen = message.place;
     worker.seen_at = now;
@@ -51,8 +51,11 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   }
   if (!message.goes_on) return;
   worker.progress_reports = message.pauses ? Reporting::kPaused : Reporting::kProgress;
-  // Whatever it was in before, it has come out of.
-  if (message.pauses && worker.seen) worker.seen->waits.reset();
+  if (message.pauses && !says_place) {
+    // Whatever it was in before, it has come out of.
+    if (worker.place) worker.place->waits.reset();
+    if (worker.seen) worker.seen->waits.reset();
+  }
   worker.reported.reset();
   worker.progress_at = now;
   Progress& progress = worker.progress;

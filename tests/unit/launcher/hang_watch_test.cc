@@ -2,12 +2,14 @@
 // Who hangs, since when, and which of several is the one that the others wait for.
 #include "launcher/hang/hang_watch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "launcher/base/limits.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/values/collectives.h"
 
 namespace ddprun {
 namespace {
@@ -132,6 +134,18 @@ TEST_F(HangWatchTest, OneThatPausesIsNotInTheCollectiveFromBefore) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->hang.section, "all_reduce 5");
   EXPECT_LE(found->hang.silent, seconds(11));
+}
+
+TEST_F(HangWatchTest, TheLastCollectiveOfOneThatPausesStaysKnown) {
+  Begin({.hang_timeout = seconds(10)});
+  watch_->OnProgress(0, In(5, 4), now_);
+  watch_->OnProgress(1, In(std::nullopt, 4), now_);
+  watch_->OnProgress(1, Pause(), now_);
+  EXPECT_THAT(ToSentence(watch_->Places(0)),
+              testing::StartsWith("rank 0 waits in all_reduce 5; rank 1 has not begun it"));
+  watch_->OnProgress(1, At(17, "train"), now_);
+  EXPECT_EQ(ToSentence(watch_->Places(0)),
+            "rank 0 waits in all_reduce 5; rank 1 has reported no collective");
 }
 
 TEST_F(HangWatchTest, ThePausedOneIsToBlameOnlyIfItIsBehind) {

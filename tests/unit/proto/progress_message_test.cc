@@ -159,6 +159,14 @@ TEST(ProgressMessageTest, APauseLastsUntilTheNextSignOfProgress) {
   EXPECT_TRUE(message.pauses);
 }
 
+TEST(ProgressMessageTest, APauseEndsAWaitAndKeepsTheLastCollective) {
+  ProgressMessage message = ParseProgress("WAITS=57 all_reduce 4 float32 0\nLAST=56 all_reduce 0");
+  Merge(ParseProgress("WATCH=0"), message);
+  EXPECT_EQ(message.place, ParseProgress("WAITS=\nLAST=56 all_reduce 0").place);
+  Merge(ParseProgress("STEP=9"), message);
+  EXPECT_FALSE(message.place.has_value());
+}
+
 TEST(ProgressMessageTest, LaterWordsAddToEarlierOnes) {
   ProgressMessage message = ParseProgress("STEP=1\nSECTION=data");
   Merge(ParseProgress("STEP=2\nRATE=5"), message);
