@@ -13,8 +13,8 @@ from hosts import three_hosts, two_hosts  # noqa: F401  (fixtures)
 from ssh_hosts import ssh_hosts  # noqa: F401  (a fixture)
 
 DDPCTL = str(BIN / "ddpctl")
-# What the machine that runs the tests may have of its own.
-OF_THE_MACHINE = ("memory", "shm", "stacks", "kernel", "processes", "nofile", "memlock", "gpu")
+# What the machine that runs the tests may have of its own: limits, and other work beside the probe of the links.
+OF_THE_MACHINE = ("memory", "shm", "stacks", "kernel", "processes", "nofile", "memlock", "gpu", "bandwidth")
 
 
 def flags(nodes, rank, *more, master="10.77.0.1"):

@@ -299,7 +299,7 @@ TEST(FlightDump, NothingIsCalledAndACallIsNoValue) {
   const std::string call = "cos\nsystem\n" + Text("true") + "\x85R";
   EXPECT_THAT(ErrorOf("\x80\x02" + Dict({{"entries", call}}) + "."), HasSubstr("\"entries\""));
   EXPECT_THAT(ErrorOf("\x80\x02" + Dict({{"entries", "\x93"}}) + "."), HasSubstr("fit together"));
-  EXPECT_THAT(ErrorOf("\x80\x02\x81."), HasSubstr("instruction 129"));
+  EXPECT_THAT(ErrorOf("\x80\x02\x92."), HasSubstr("instruction 146"));
 }
 
 TEST(FlightDump, AListInItselfEnds) {
