@@ -30,6 +30,7 @@
 #include "launcher/hang/nccl_ras.h"
 #include "launcher/hang/python_process.h"
 #include "launcher/hang/stacks.h"
+#include "launcher/supervisor/stack_summary.h"
 
 namespace ddprun {
 namespace {
@@ -225,8 +226,8 @@ void AddRas(std::vector<Process>& processes, std::chrono::steady_clock::time_poi
       return;
     std::vector<std::string> lines = AskRas(*address, kRasTimeout);
     if (lines.empty()) return;
-    lines.insert(lines.begin(), absl::StrCat("  NCCL's RAS service at ", address->host, ":",
-                                             address->port, " on the whole job:"));
+    lines.insert(lines.begin(),
+                 absl::StrCat(kRasTitle, address->host, ":", address->port, " on the whole job:"));
     return Print(process, lines);
   }
 }
