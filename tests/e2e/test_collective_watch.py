@@ -111,7 +111,8 @@ def test_a_hang_is_found_though_nothing_is_reported(tmp_path):
     assert (cause["kind"], cause["rank"]) == ("worker_hung", 2)
     assert cause["collectives"]["sentence"] == SENTENCES["asleep"]
     # On the console this is about one screen, without the thread that watches the collectives.
-    assert len(done.stderr.splitlines()) < 60, done.stderr
+    # (A rank whose peer is killed may say so before it is killed itself.)
+    assert len([line for line in done.stderr.splitlines() if not line.startswith("[")]) < 60, done.stderr
     assert "sitecustomize" not in done.stderr
     assert done.stderr.count("reading the stacks of this node's workers") == 1, done.stderr
     assert done.stderr.index("stacks of rank 2 ") < done.stderr.index("stacks of rank 0 "), "the one that hangs comes first"
