@@ -238,19 +238,10 @@ void MembershipStep::LookForStall() {
     state_.stall_due =
         in ? std::optional(now_ + (kStallTime - kStillTime - kStallLook)) : std::nullopt;
   } else if (tells) {
-    TellStall(places);
-  }
-}
-
-void MembershipStep::TellStall(const std::vector<RanksInPlace>& places) {
-  state_.stall_due.reset();
-  const std::string words =
-      absl::StrCat("no progress for ", kStallTime.count(), " s: ", ToSentence(places),
-                   "; `ddpctl stacks` prints what each rank does");
-  AddNotice(NoticeKind::kRanksWait).words = words;
-  for (const auto& entry : state_.members) {
-    if (IsInRound(entry.second) && entry.second.node_rank == 0)
-      SendTo(entry.second, Waiting{words, {}});
+    state_.stall_due.reset();
+    TellRanksWait(absl::StrCat("no progress for ", kStallTime.count(), " s: ", ToSentence(places),
+                               "; `ddpctl stacks` prints what each rank does"),
+                  /*tells_running=*/false);
   }
 }
 
@@ -258,27 +249,31 @@ void MembershipStep::TellStall(const std::vector<RanksInPlace>& places) {
 void MembershipStep::TellLate() {
   if (!state_.late_due || now_ < *state_.late_due) return;
   state_.late_due.reset();
+  if (2 * static_cast<std::size_t>(state_.running) > state_.places.size()) return;
   std::vector<RankRange> ranks;
   std::int64_t count = 0;
-  std::size_t late = 0;
   for (const auto& entry : state_.places) {
     const Member& member = state_.members.at(entry.second);
     if (!member.join.roles.empty()) return;  // their programs may well end at different times
     if (member.phase != MemberPhase::kRunning) continue;
-    ++late;
     count += member.join.local_world_size;
     AddRanks({member.rank_first, member.rank_first + member.join.local_world_size - 1},
              kOutcomeRangesShown, ranks);
   }
-  if (ranks.empty() || 2 * late > state_.places.size()) return;
-  const std::string words = absl::StrCat(
-      RanksText(ranks, count), count == 1 ? " still runs, " : " still run, ", kLateEndTime.count(),
-      " s after the other nodes' ranks have ended with code 0; `ddpctl stacks ",
-      ranks.front().first, "` prints what rank ", ranks.front().first, " does");
+  if (ranks.empty()) return;
+  TellRanksWait(
+      absl::StrCat(RanksText(ranks, count), count == 1 ? " still runs, " : " still run, ",
+                   kLateEndTime.count(),
+                   " s after the other nodes' ranks have ended with code 0; `ddpctl stacks ",
+                   ranks.front().first, "` prints what rank ", ranks.front().first, " does"),
+      /*tells_running=*/true);
+}
+
+void MembershipStep::TellRanksWait(const std::string& words, bool tells_running) {
   AddNotice(NoticeKind::kRanksWait).words = words;
-  for (const auto& entry : state_.members) {
-    const Member& member = entry.second;
-    if (member.phase == MemberPhase::kRunning || member.node_rank == 0)
+  for (const auto& [rank, id] : state_.places) {
+    const Member& member = state_.members.at(id);
+    if (rank == 0 || (tells_running && member.phase == MemberPhase::kRunning))
       SendTo(member, Waiting{words, {}});
   }
 }
@@ -458,9 +453,8 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
   const bool forming = state.phase == RunPhase::kForming;
   return Earliest({state.lease_due, state.words_due, only_if(forming, state.restart_due),
                    only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
-                   only_if(state.phase == RunPhase::kSealed, state.stall_due),
-                   only_if(state.phase == RunPhase::kSealed, state.stall_look_due),
-                   only_if(state.phase == RunPhase::kSealed, state.late_due),
+                   only_if(state.phase == RunPhase::kSealed,
+                           Earliest({state.stall_due, state.stall_look_due, state.late_due})),
                    // While a member is away, its lease decides.
                    only_if(state.links.size() == state.members.size(), state.last_call_due)});
 }

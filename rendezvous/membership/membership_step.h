@@ -53,7 +53,8 @@ class MembershipStep {
   void TakeStill(Member& member, const std::vector<RanksInPlace>& still);
   void TellLate();
   void LookForStall();
-  void TellStall(const std::vector<RanksInPlace>& places);
+  // On node 0's console, and on those of the nodes that run.
+  void TellRanksWait(const std::string& words, bool tells_running);
   // The node leaves for the reason `words`, if the run can go on; `note` says what comes of it.
   void DrainBecause(const char* flag, const std::string& words, bool only_for_spare, Member& member,
                     RunNotice& note);
