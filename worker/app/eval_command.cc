@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "worker/app/setup.h"
 #include "worker/base/text.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/checkpoint/resume.h"
 #include "worker/evaluation/evaluate.h"
 #include "worker/export/model_file.h"
 #include "worker/parallel/data_parallel.h"
@@ -36,13 +35,10 @@ void CheckFits(const ModelFile& file, const ModelInput& data, const std::string&
     throw UsageError(file.path + " is for images of " + SizesOf(*file.input) + ", but --dataset " +
                      dataset + " has " + SizesOf(data) + choose);
   const std::vector<std::string>& names = file.input->class_names;
-  const std::size_t known = std::min(names.size(), data.class_names.size());
-  for (std::size_t i = 0; i < known; ++i) {
-    if (names[i] == data.class_names[i]) continue;
-    throw UsageError(file.path + " is for other classes: number " + std::to_string(i) + " is '" +
-                     names[i] + "' there, but '" + data.class_names[i] + "' in --dataset " +
-                     dataset + choose + ", or name its folders alike");
-  }
+  if (const auto label = FirstOtherClass(names, data.class_names))
+    throw UsageError(file.path + " is for other classes: number " + std::to_string(*label) +
+                     " is '" + names[*label] + "' there, but '" + data.class_names[*label] +
+                     "' in --dataset " + dataset + choose + ", or name its folders alike");
 }
 
 // A model that was trained in fp16 on a GPU is evaluated in fp32 on a CPU, unless --amp asks for

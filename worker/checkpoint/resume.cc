@@ -108,21 +108,19 @@ std::string ValueOf(const Json& about, const Condition& condition) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::string Quoted(const Json& name) { return "'" + name.get<std::string>() + "'"; }
-
-// A label's meaning is the place of its class among the names. Empty if that is the same, or not
-// known, as of checkpoints of data sets without names.
+// Empty if the classes are the same, or not known, as of checkpoints of data sets without names.
 std::string OtherClasses(const Json& checkpoint, const Json& training) {
-  const nlohmann::json::json_pointer names("/data/class_names");
-  if (!checkpoint.contains(names) || !training.contains(names)) return "";
-  const Json& theirs = checkpoint.at(names);
-  const Json& ours = training.at(names);
-  for (std::size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) {
-    if (theirs.at(i) == ours.at(i)) continue;
-    return "is of other classes: number " + std::to_string(i) + " is " + Quoted(theirs.at(i)) +
-           " there and " + Quoted(ours.at(i)) + " in this training's data";
-  }
-  return "";
+  using Names = std::vector<std::string>;
+  const auto names_in = [](const Json& about) {
+    const nlohmann::json::json_pointer names("/data/class_names");
+    return about.contains(names) ? about.at(names).get<Names>() : Names();
+  };
+  const Names theirs = names_in(checkpoint);
+  const Names ours = names_in(training);
+  const std::optional<std::size_t> label = FirstOtherClass(theirs, ours);
+  if (!label) return "";
+  return "is of other classes: number " + std::to_string(*label) + " is '" + theirs[*label] +
+         "' there and '" + ours[*label] + "' in this training's data";
 }
 
 }  // namespace
@@ -156,6 +154,15 @@ std::string Misfit(const Json& checkpoint, const Json& training) {
     return "is of " + text(theirs) + ", but this training is of " + text(ours);
   }
   return OtherClasses(checkpoint, training);
+}
+
+std::optional<std::size_t> FirstOtherClass(const std::vector<std::string>& theirs,
+                                           const std::vector<std::string>& ours) {
+  const std::size_t known = std::min(theirs.size(), ours.size());
+  for (std::size_t i = 0; i < known; ++i) {
+    if (theirs[i] != ours[i]) return i;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ddprun

@@ -2,9 +2,11 @@
 // Implements --resume: rank 0 decides for all ranks where a training begins.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "worker/checkpoint/checkpoint_folder.h"
 
@@ -44,5 +46,10 @@ ResumePoint DecideResume(const ResumeOptions& options, const Notify& notify);
 // Both are Snapshot::about; what counts is what parameters, optimizer state and the order of
 // samples are made of. The number of ranks, the batch size and the learning rate may be others.
 std::string Misfit(const nlohmann::json& checkpoint, const nlohmann::json& training);
+
+// The first label that stands for another class, by the names of two data sets' classes, which a
+// label is the place of. Absent: none does, as far as both have names.
+std::optional<std::size_t> FirstOtherClass(const std::vector<std::string>& theirs,
+                                           const std::vector<std::string>& ours);
 
 }  // namespace ddprun
