@@ -233,10 +233,9 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     TcpStoreSession& session = client->second.session;
     session.Receive(bytes);
     if (!ServeClientLocked(worker, client->second)) return {.open = false};
-    const std::size_t room = session.room_needed();
     return {.greeted = session.greeted(),
-            .room = room,
-            .missing = room == 0 ? 0 : session.bytes_missing()};
+            .room = session.room_needed(),
+            .missing = session.bytes_missing()};
   }
 
   void OnRead(StoreWorker worker) {

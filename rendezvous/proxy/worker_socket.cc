@@ -30,6 +30,9 @@ constexpr std::uint64_t kTcpListener = 2;
 constexpr std::uint64_t kFirstWorker = 3;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
+// Of small requests, of which each takes about as long as reading it: other clients wait for all
+// that one has sent and that is read in its turn.
+constexpr std::size_t kTurnBytes = 256;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
@@ -240,8 +243,8 @@ void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
   if (!alive) Close(worker);
 }
 
-// Bytes that a client has sent ahead stay with the kernel: more than kSmallRequestBytes at a time
-// are read for a request that has room, or that will be complete.
+// Bytes that a client has sent ahead stay with the kernel: more than kTurnBytes at a time are read
+// for a request that has room, or for a field of one that will be complete.
 //
 // The descriptor is closed on this thread only, so it may be used without the lock.
 bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
@@ -251,7 +254,7 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
     fd = stream.fd;
   }
   std::array<char, kReadBytes> bytes;
-  std::size_t size = stream.room > 0 ? bytes.size() : kSmallRequestBytes;
+  std::size_t size = stream.room > 0 ? bytes.size() : kTurnBytes;
   while (size > 0) {
     const ssize_t got = recv(fd, bytes.data(), size, 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -260,20 +263,14 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
         handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
     if (!received.open) return false;
     stream.greeted |= received.greeted;
-    size = 0;
-    if (received.room == 0) {
-      GiveRoom(stream);
-    } else if (stream.room == 0) {
-      int available = 0;
-      const bool complete = received.missing > 0 && received.missing <= bytes.size() &&
-                            ioctl(fd, FIONREAD, &available) == 0 &&
-                            static_cast<std::size_t>(available) >= received.missing;
-      if (complete) {
-        size = received.missing;
-      } else {
-        TakeRoom(worker, stream, received.room);
-      }
-    }
+    if (received.room == 0) GiveRoom(stream);
+    if (stream.room > 0) return true;
+    int available = 0;
+    const bool complete = received.missing >= kTurnBytes && received.missing <= bytes.size() &&
+                          ioctl(fd, FIONREAD, &available) == 0 &&
+                          static_cast<std::size_t>(available) >= received.missing;
+    size = complete ? received.missing : 0;
+    if (!complete && received.room > 0) TakeRoom(worker, stream, received.room);
   }
   return true;
 }

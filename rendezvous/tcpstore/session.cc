@@ -43,8 +43,11 @@ void TcpStoreSession::SetUnread(bool unread) {
 }
 
 std::size_t TcpStoreSession::room_needed() const {
-  const bool reads = status_.ok() && !unread_ && !under_way_.has_value();
-  return reads && in_.first_bytes() > kSmallRequestBytes ? in_.first_bytes_max() : 0;
+  return reads() && in_.first_bytes() > kSmallRequestBytes ? in_.first_bytes_max() : 0;
+}
+
+std::size_t TcpStoreSession::bytes_missing() const {
+  return reads() && in_.first_bytes() > in_.held() ? in_.first_bytes() - in_.held() : 0;
 }
 
 void TcpStoreSession::Parse() {

@@ -52,10 +52,11 @@ class TcpStoreSession {
   bool wants_input() const;
   // The client has begun with the protocol's greeting.
   bool greeted() const { return greeted_; }
-  // Of an incomplete request that may take more than kSmallRequestBytes: how much it may, and how
-  // much of that has yet to come as far as that is known. 0: there is none.
+  // Of an incomplete request that may take more than kSmallRequestBytes: how much it may. 0: there
+  // is none.
   std::size_t room_needed() const;
-  std::size_t bytes_missing() const { return in_.first_bytes() - in_.held(); }
+  // What has yet to come of the field at which the next request ends so far. 0: no request is read.
+  std::size_t bytes_missing() const;
   // Not OK: the connection is to be closed. What the client sent was no request of this protocol
   // (INVALID_ARGUMENT, RESOURCE_EXHAUSTED), it speaks another version of ours
   // (FAILED_PRECONDITION), or the store rejected an operation; TCPStore's protocol cannot say why.
@@ -76,6 +77,7 @@ class TcpStoreSession {
     bool one_by_one = false;
   };
 
+  bool reads() const { return status_.ok() && !unread_ && !under_way_.has_value(); }
   void Parse();
   bool TakeOne();
   void Dispatch(tcpstore::ClientRequest request);
