@@ -154,6 +154,7 @@ StoreResult KvStore::Perform(StoreOp& op) {
       return Number(std::all_of(op.keys.begin(), op.keys.end(),
                                 [&](const std::string& key) { return IsPresent(op, key); }));
     case StoreVerb::kWait:
+    case StoreVerb::kWaitCount:
       return {};
     case StoreVerb::kDelete:
       return Delete(op.keys[0]);
@@ -194,21 +195,28 @@ StoreResult KvStore::CompareSet(const std::string& key, const std::string& expec
   return result;
 }
 
-// A counter is stored as decimal text, as in c10d; as with its stoll, text after the digits is
-// ignored.
+// As with c10d's stoll, text after the digits is ignored.
+std::optional<std::int64_t> KvStore::NumberIn(const std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  const std::int64_t number = std::strtoll(text.c_str(), &end, 10);
+  if (end == text.c_str() || errno != 0) return std::nullopt;
+  return number;
+}
+
+// A counter is stored as decimal text, as in c10d.
 StoreResult KvStore::Add(const std::string& key, std::int64_t number) {
   std::int64_t current = 0;
   const auto it = values_.find(key);
   if (it != values_.end() && !it->second.empty()) {
     const std::string& text = it->second;
-    char* end = nullptr;
-    errno = 0;
-    current = std::strtoll(text.c_str(), &end, 10);
-    if (end == text.c_str() || errno != 0) {
+    const auto found = NumberIn(text);
+    if (!found) {
       return ErrorResult(absl::InvalidArgumentError(
           absl::StrCat("cannot add to key ", Quoted(key), ": its value ",
                        Quoted(text.substr(0, 40)), " is not a number of 64 bits")));
     }
+    current = *found;
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(current, number, &sum)) {
@@ -247,6 +255,7 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
     if (Assign(op.keys[i], std::move(op.values[i]))) appeared.push_back(op.keys[i]);
   }
   for (const std::string& key : appeared) KeyAppeared(key);
+  for (const std::string& key : op.keys) ValueChanged(key);
   return {};
 }
 
@@ -355,6 +364,7 @@ absl::Status KvStore::Put(const std::string& key, StoreValue value) {
     return status;
   }
   if (Assign(key, std::move(value))) KeyAppeared(key);
+  ValueChanged(key);
   return absl::OkStatus();
 }
 

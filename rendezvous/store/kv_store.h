@@ -6,9 +6,10 @@
 //
 // Keys and queues are two name spaces, as in c10d: CHECK and WAIT accept a key or a queue that is
 // not empty; GET and MULTI_GET need keys; NUM_KEYS, LIST_KEYS and DELETE apply to keys only. A wait
-// for several keys ends when all of them exist at the same time. A value that is pushed to a queue
-// ends one WAIT that is for that key alone, the first: torch's client pops from a queue by a WAIT
-// and then a QUEUE_POP that must not find it empty.
+// for several keys ends when all of them exist at the same time, a WAIT_COUNT when its key is a
+// number that is large enough. A value that is pushed to a queue ends one WAIT that is for that key
+// alone, the first: torch's client pops from a queue by a WAIT and then a QUEUE_POP that must not
+// find it empty.
 #pragma once
 
 #include <cstddef>
@@ -95,12 +96,16 @@ class KvStore {
     absl::btree_set<WaiterId> wait;
     absl::btree_set<WaiterId> wait_alone;  // WAITs for this key only; it may be a queue since
     absl::btree_set<WaiterId> pop;
-    bool empty() const { return get.empty() && wait.empty() && wait_alone.empty() && pop.empty(); }
+    absl::btree_set<WaiterId> count;
+    bool empty() const {
+      return get.empty() && wait.empty() && wait_alone.empty() && pop.empty() && count.empty();
+    }
   };
 
   void AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result);
   StoreResult Perform(StoreOp& op);
   StoreResult CompareSet(const std::string& key, const std::string& expected, StoreValue desired);
+  static std::optional<std::int64_t> NumberIn(const std::string& text);
   StoreResult Add(const std::string& key, std::int64_t number);
   StoreResult MultiSet(StoreOp& op);
   StoreResult MultiGet(const StoreOp& op) const;
@@ -124,6 +129,7 @@ class KvStore {
   void CeasedToBe(const absl::btree_set<WaiterId>& ids);
   void KeyAppeared(const std::string& key);
   void KeyVanished(const std::string& key);
+  void ValueChanged(const std::string& key);
   StoreResult TimeIsOver(const StoreOp& op) const;
 
   RoundId round_;

@@ -14,6 +14,11 @@ bool KvStore::IsPresent(const StoreOp& op, absl::string_view key) const {
     case StoreVerb::kWait:
     case StoreVerb::kCheck:
       return values_.contains(key) || HasQueue(key);
+    case StoreVerb::kWaitCount: {
+      const auto it = values_.find(key);
+      const auto count = it == values_.end() ? std::nullopt : NumberIn(it->second.text());
+      return count && *count >= op.number;
+    }
     default:
       return values_.contains(key);
   }
@@ -21,6 +26,7 @@ bool KvStore::IsPresent(const StoreOp& op, absl::string_view key) const {
 
 absl::btree_set<KvStore::WaiterId>& KvStore::WaitersOf(KeyWaiters& of, const StoreOp& op) const {
   if (op.verb == StoreVerb::kQueuePop) return of.pop;
+  if (op.verb == StoreVerb::kWaitCount) return of.count;
   if (op.verb == StoreVerb::kWait) return op.keys.size() == 1 ? of.wait_alone : of.wait;
   return of.get;
 }
@@ -70,6 +76,14 @@ void KvStore::KeyAppeared(const std::string& key) {
   ids.insert(it->second.wait_alone.begin(), it->second.wait_alone.end());
   if (!HasQueue(key)) ids.insert(it->second.wait.begin(), it->second.wait.end());
   CameToBe(ids);
+}
+
+void KvStore::ValueChanged(const std::string& key) {
+  const auto it = by_key_.find(key);
+  if (it == by_key_.end()) return;
+  absl::btree_set<WaiterId> reached = it->second.count;
+  absl::erase_if(reached, [&](WaiterId id) { return !IsPresent(waiters_.at(id).op, key); });
+  CameToBe(reached);
 }
 
 void KvStore::KeyVanished(const std::string& key) {

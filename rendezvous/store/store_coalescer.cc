@@ -16,12 +16,14 @@ absl::Status RoundOver(RoundId of_op, RoundId of_node) {
 }
 
 bool IsFoldedRead(StoreVerb verb) {
-  return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait;
+  return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait ||
+         verb == StoreVerb::kWaitCount;
 }
 
 // A key that is equal for equal reads, and only for those.
 std::string QuestionOf(const StoreOp& op) {
-  std::string text = absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round));
+  std::string text =
+      absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round), ":", op.number);
   for (const std::string& key : op.keys) absl::StrAppend(&text, ":", key.size(), ":", key);
   return text;
 }

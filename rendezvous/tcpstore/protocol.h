@@ -38,6 +38,7 @@ enum class Opcode : std::uint8_t {
   kQueuePop,
   kQueueLen,
   kListKeys,
+  kBarrier,  // torch 2.15
   // Ours, and far from those that torch may add: the terms of the request that follows, which are
   // the version of ddprun's protocol, the round that it belongs to, and its timeout in
   // milliseconds. Each such request has a reply, which begins with a status: the code of absl as
@@ -48,7 +49,7 @@ enum class Opcode : std::uint8_t {
 // What the store's result is written as.
 enum class ReplyShape {
   kNone,    // without terms there is no reply
-  kByte,    // of CHECK and WAIT, below
+  kByte,    // of CHECK, WAIT and BARRIER, below
   kNumber,  // i64
   kValues,  // one for each key
   kPopped,  // i64, not 0, and a value
@@ -82,6 +83,8 @@ inline constexpr std::array kRequestKinds = {
     RequestKind{Opcode::kQueuePop, "k", StoreVerb::kQueuePop, ReplyShape::kPopped},
     RequestKind{Opcode::kQueueLen, "k", StoreVerb::kQueueLen, ReplyShape::kNumber},
     RequestKind{Opcode::kListKeys, "", StoreVerb::kListKeys, ReplyShape::kKeys},
+    // Adds 1 to the key, and waits until it is not below n.
+    RequestKind{Opcode::kBarrier, "kn", StoreVerb::kWaitCount, ReplyShape::kByte},
     RequestKind{Opcode::kTerms, "inn", {}},
 };
 

@@ -32,7 +32,9 @@ std::optional<ClientRequest> RequestReader::Next() {
     request_.kind = FindKind(*opcode);
     if (request_.kind == nullptr) {
       Fail(absl::StatusCode::kInvalidArgument,
-           absl::StrCat("has the unknown opcode ", static_cast<int>(*opcode)));
+           absl::StrCat("has the unknown opcode ", static_cast<int>(*opcode),
+                        "; where its torch is newer than this ddprun, update ddprun, or start "
+                        "with --worker-store rank0"));
       return std::nullopt;
     }
     Taken(1);

@@ -60,10 +60,8 @@ bool TcpStoreSession::TakeOne() {
   if (unread_ || silent_.size() >= kTcpStoreOpsMax) return false;
   const std::optional<Opcode> opcode = in_.Peek();
   if (!opcode) return false;
-  if (under_way_.has_value() && (under_way_->op.verb != StoreVerb::kWait || under_way_->has_terms ||
-                                 *opcode != Opcode::kCancelWait)) {
+  if (under_way_.has_value() && !(can_be_cancelled() && *opcode == Opcode::kCancelWait))
     return false;
-  }
   if (!greeted_ && *opcode != Opcode::kValidate) {
     Fail(absl::InvalidArgumentError("it does not speak the protocol of torch's TCPStore"));
     return false;
@@ -124,11 +122,14 @@ void TcpStoreSession::Ask(StoreOp op) {
   if (terms) {
     op.round = terms->round;
     if (MayWait(op.verb)) op.timeout = terms->timeout;
-  } else if (op.verb == StoreVerb::kWait) {
+  } else if (op.verb == StoreVerb::kWait || op.verb == StoreVerb::kWaitCount) {
     op.timeout = kStoreTimeoutMax;  // the client has one of its own, and cancels
   }
-  if (MayWait(op.verb) && !terms) under_way_->op = op;
+  under_way_->counts = op.verb == StoreVerb::kWaitCount;
+  if (under_way_->counts || (MayWait(op.verb) && !terms)) under_way_->op = op;
   under_way_->op.verb = op.verb;
+  if (under_way_->counts)
+    op = {.verb = StoreVerb::kAdd, .round = op.round, .keys = std::move(op.keys), .number = 1};
   Send(std::move(op));
 }
 
@@ -162,13 +163,22 @@ void TcpStoreSession::Answer(std::uint64_t id, const StoreResult& result) {
     status_ = result.status;
     if (status_.ok()) StopWaitingIfSilent();
   } else if (under_way_.has_value() && under_way_->id == id) {
-    if (under_way_->has_terms) {
+    if (under_way_->counts) {
+      GoOnFromCount(result);
+    } else if (under_way_->has_terms) {
       ReplyWithStatus(result);
     } else {
       Reply(result);
     }
   }
   Parse();
+}
+
+// The answer to a BARRIER's ADD.
+void TcpStoreSession::GoOnFromCount(const StoreResult& result) {
+  under_way_->counts = false;
+  if (result.status.ok() && result.number < under_way_->op.number) return Send(under_way_->op);
+  under_way_->has_terms ? ReplyWithStatus(result) : Reply(result);
 }
 
 void TcpStoreSession::ReplyWithStatus(const StoreResult& result) {
@@ -181,7 +191,7 @@ void TcpStoreSession::Reply(const StoreResult& result) {
   const StoreVerb verb = under_way_->op.verb;
   const absl::Status& status = result.status;
   if (verb == StoreVerb::kMultiGet) return GoOnOneByOne(result);
-  if (verb == StoreVerb::kWait && absl::IsDeadlineExceeded(status)) return Send(under_way_->op);
+  if (can_be_cancelled() && absl::IsDeadlineExceeded(status)) return Send(under_way_->op);
   if (verb == StoreVerb::kWait && status.ok()) {
     under_way_->done = true;
     return StopWaitingIfSilent();
@@ -202,7 +212,7 @@ void TcpStoreSession::PutResult(StoreVerb verb, const StoreResult& result) {
     case ReplyShape::kNone:
       return;
     case ReplyShape::kByte:
-      if (verb == StoreVerb::kWait) return Put8(tcpstore::kStopWaiting);
+      if (verb != StoreVerb::kCheck) return Put8(tcpstore::kStopWaiting);
       return Put8(result.number == 1 ? tcpstore::kReady : tcpstore::kNotReady);
     case ReplyShape::kNumber:
       return Put64(result.number);

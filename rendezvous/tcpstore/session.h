@@ -4,9 +4,9 @@
 //
 // A client waits for the reply to each request that has one, so at most one such request is under
 // way. Those without a reply (SET, APPEND, MULTI_SET, QUEUE_PUSH) may be pipelined before it. While
-// a WAIT is under way only its CANCEL_WAIT is read. A request with terms has a reply whatever it
-// is, and an error of the store does not end its connection. The replies to at most one request
-// wait for the client to read them, where they are large.
+// a WAIT or a BARRIER is under way only its CANCEL_WAIT is read. A request with terms has a reply
+// whatever it is, and an error of the store does not end its connection. The replies to at most one
+// request wait for the client to read them, where they are large.
 #pragma once
 
 #include <chrono>
@@ -69,14 +69,19 @@ class TcpStoreSession {
   };
   struct UnderWay {  // the request that has a reply
     std::uint64_t id = 0;
-    StoreOp op;  // of a WAIT or MULTI_GET, in case that it is asked again
+    StoreOp op;  // of a verb that waits, in case that it is asked again
     bool has_terms = false;
+    bool counts = false;             // a BARRIER whose ADD has no answer yet
     bool done = false;               // a WAIT whose reply waits for silent operations before it
     std::vector<StoreValue> values;  // of a MULTI_GET that reads its keys one by one
     std::size_t bytes = 0;           // of these
     bool one_by_one = false;
   };
 
+  bool can_be_cancelled() const {
+    return !under_way_->has_terms && (under_way_->op.verb == StoreVerb::kWait ||
+                                      under_way_->op.verb == StoreVerb::kWaitCount);
+  }
   bool reads() const { return status_.ok() && !unread_ && !under_way_.has_value(); }
   void Parse();
   bool TakeOne();
@@ -88,6 +93,7 @@ class TcpStoreSession {
   void Reply(const StoreResult& result);
   void ReplyWithStatus(const StoreResult& result);
   void PutResult(StoreVerb verb, const StoreResult& result);
+  void GoOnFromCount(const StoreResult& result);
   void StopWaitingIfSilent();
   void GoOnOneByOne(const StoreResult& result);
   void Fail(absl::Status status);

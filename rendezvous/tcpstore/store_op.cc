@@ -17,6 +17,7 @@ bool Changes(StoreVerb verb) {
     case StoreVerb::kNumKeys:
     case StoreVerb::kListKeys:
     case StoreVerb::kQueueLen:
+    case StoreVerb::kWaitCount:
       return false;
     default:
       return true;
@@ -25,7 +26,7 @@ bool Changes(StoreVerb verb) {
 
 bool MayWait(StoreVerb verb) {
   return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait ||
-         verb == StoreVerb::kQueuePop;
+         verb == StoreVerb::kQueuePop || verb == StoreVerb::kWaitCount;
 }
 
 std::size_t BytesOf(const StoreResult& result) {
@@ -44,10 +45,15 @@ StoreResult TimeOver(StoreVerb verb, std::chrono::milliseconds timeout,
   }
   const auto more = number - static_cast<std::int64_t>(keys.size());
   if (more > 0) absl::StrAppend(&names, " and ", more, " more");
-  const char* what = verb == StoreVerb::kQueuePop ? "queue " : number > 1 ? "keys " : "key ";
+  const bool counts = verb == StoreVerb::kWaitCount;
+  const char* what = verb == StoreVerb::kQueuePop ? "queue "
+                     : counts                     ? "the count of key "
+                     : number > 1                 ? "keys "
+                                                  : "key ";
   StoreResult result;
   result.status = absl::DeadlineExceededError(
-      absl::StrCat("waited ", timeout.count(), " ms for ", what, names, ", which nobody has set"));
+      absl::StrCat("waited ", timeout.count(), " ms for ", what, names,
+                   counts ? ", which too few have reached" : ", which nobody has set"));
   result.keys = std::move(keys);
   result.number = number;
   return result;

@@ -31,6 +31,7 @@ enum class StoreVerb {
   kQueuePush,
   kQueuePop,
   kQueueLen,
+  kWaitCount,
 };
 
 struct StoreOp {
@@ -45,7 +46,7 @@ struct StoreOp {
 
 // Whether the verb may change what the store holds.
 bool Changes(StoreVerb verb);
-// Whether it may wait for keys that do not exist.
+// Whether it may wait for keys that do not exist, or for what they hold.
 bool MayWait(StoreVerb verb);
 
 // Status codes: INVALID_ARGUMENT (wrong number of keys or values, a value that ADD cannot parse as

@@ -6,7 +6,7 @@ import struct
 
 HELLO = b"\x00" + struct.pack("<I", 0x3C85F7CE)
 SET, COMPARE_SET, GET, ADD, CHECK, WAIT, NUM_KEYS, DELETE, APPEND = range(1, 10)
-MULTI_GET, MULTI_SET, CANCEL_WAIT, PING, QUEUE_PUSH, QUEUE_POP, QUEUE_LEN, LIST_KEYS = range(10, 18)
+MULTI_GET, MULTI_SET, CANCEL_WAIT, PING, QUEUE_PUSH, QUEUE_POP, QUEUE_LEN, LIST_KEYS, BARRIER = range(10, 19)
 ANSWER_S = 60
 
 
@@ -48,6 +48,7 @@ def frame_of_each_verb(key, other):
         request(QUEUE_LEN, text(key)),
         request(QUEUE_POP, text(key)),
         request(LIST_KEYS),
+        request(BARRIER, text(other), u64(1)),
     ]
 
 

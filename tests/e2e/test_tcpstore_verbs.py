@@ -57,7 +57,18 @@ CONVERSATIONS = {
     ],
     "list of keys": [request(frames.LIST_KEYS), push(b"/q", b"v"), set_to(K, b"v"), request(frames.LIST_KEYS)],
 }
-ALL_VERBS = set(range(frames.SET, frames.LIST_KEYS + 1))
+# Of verbs that came after 2.11, where torch has them: what its first server with them has answered.
+NEWER = {
+    "barrier": (
+        "2.15.0",
+        [
+            *(request(frames.BARRIER, text(K), u64(1)), get(K), request(frames.BARRIER, text(K), u64(2)), get(K)),
+            *(request(frames.BARRIER, text(L), u64(2)) + request(frames.CANCEL_WAIT), get(L), request(frames.BARRIER, text(L), u64(2))),
+        ],
+        [b"\0", text(b"1"), b"\0", text(b"2"), b"\1", text(b"1"), b"\0"],
+    )
+}
+ALL_VERBS = set(range(frames.SET, frames.BARRIER + 1))
 
 
 def answers(host, port, requests):
@@ -78,7 +89,8 @@ def answers(host, port, requests):
 
 
 def test_the_conversations_have_all_verbs():
-    assert {one[0] for requests in CONVERSATIONS.values() for one in requests} | {frames.CANCEL_WAIT} == ALL_VERBS
+    newer = {name: requests for name, (_, requests, _) in NEWER.items()}
+    assert {one[0] for requests in {**CONVERSATIONS, **newer}.values() for one in requests} | {frames.CANCEL_WAIT} == ALL_VERBS
 
 
 @pytest.mark.parametrize("verb", CONVERSATIONS)
@@ -90,6 +102,17 @@ def test_an_agent_answers_as_torch_does(tmp_path, verb):
     expected = answers("127.0.0.1", torchs.port, requests)
     with listening_agents(tmp_path) as (agent,):
         assert answers(agent.host, agent.port, requests) == expected
+
+
+@pytest.mark.parametrize("verb", NEWER)
+def test_an_agent_answers_as_a_newer_torch_does(tmp_path, verb):
+    dist = pytest.importorskip("torch.distributed")
+    _, requests, recorded = NEWER[verb]
+    with listening_agents(tmp_path) as (agent,):
+        assert answers(agent.host, agent.port, requests) == recorded
+    if hasattr(dist.TCPStore, verb):
+        torchs = dist.TCPStore("127.0.0.1", 0, None, True, datetime.timedelta(seconds=ANSWER_S), wait_for_workers=False)
+        assert answers("127.0.0.1", torchs.port, requests) == recorded
 
 
 def test_a_wait_ends_when_another_sets_the_key(tmp_path):

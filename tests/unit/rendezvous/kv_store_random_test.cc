@@ -58,6 +58,8 @@ class PlainStore {
   bool Has(const StoreOp& op, const std::string& key) {
     const bool queued = queues_.contains(key) && !queues_[key].empty();
     if (op.verb == V::kQueuePop) return queued;
+    if (op.verb == V::kWaitCount)
+      return values_.contains(key) && std::stoll(values_[key]) >= op.number;
     return values_.contains(key) || (op.verb == V::kWait && queued);
   }
 
@@ -90,7 +92,7 @@ class PlainStore {
           if (takers) {
             result.values.push_back(queues_[key].front());
             queues_[key].pop_front();
-          } else if (waiter.op.verb != V::kWait) {
+          } else if (waiter.op.verb != V::kWait && waiter.op.verb != V::kWaitCount) {
             result.values.push_back(values_[key]);
           }
         }
@@ -110,8 +112,9 @@ StoreOp RandomOp(std::mt19937& random) {
   };
   const auto key = [&below] { return std::string(1, static_cast<char>('a' + below(4))); };
   constexpr V kVerbs[] = {V::kSet,  V::kDelete,   V::kQueuePush, V::kGet,
-                          V::kWait, V::kMultiGet, V::kQueuePop};
-  StoreOp op = MakeOp(kVerbs[below(7)], {key()});
+                          V::kWait, V::kMultiGet, V::kQueuePop,  V::kWaitCount};
+  StoreOp op = MakeOp(kVerbs[below(8)], {key()});
+  op.number = op.verb == V::kWaitCount ? below(1000) : 0;
   if (op.verb == V::kSet || op.verb == V::kQueuePush) op.values = {std::to_string(below(1000))};
   if (op.verb == V::kWait || op.verb == V::kMultiGet) {
     for (int more = below(3); more > 0; --more) op.keys.push_back(key());

@@ -38,6 +38,33 @@ TEST(KvStoreWaitTest, EveryVerbThatMakesAKeyEndsAWait) {
   }
 }
 
+TEST(KvStoreWaitTest, ACountIsWaitedForUntilItIsReached) {
+  TestStore s;
+  const auto wait = [&s](std::int64_t number) {
+    StoreOp op = MakeOp(V::kWaitCount, {"n"});
+    op.number = number;
+    op.timeout = seconds(10);
+    return s.Submit(op);
+  };
+  const StoreTicket two = wait(2);
+  const StoreTicket three = wait(3);
+  s.Add("n", 1);
+  EXPECT_FALSE(s.IsAnswered(two));
+  s.Do(V::kSet, {"n"}, {"no number"});
+  s.Do(V::kDelete, {"n"});
+  s.Add("n", 2);
+  EXPECT_TRUE(s.AnswerTo(two).status.ok());
+  EXPECT_FALSE(s.IsAnswered(three));
+  s.Do(V::kMultiSet, {"other", "n"}, {"9", "7"});
+  EXPECT_TRUE(s.AnswerTo(three).status.ok());
+  EXPECT_TRUE(s.AnswerTo(wait(7)).status.ok()) << "at once";
+  const StoreTicket late = wait(8);
+  s.TickAt(s.now + seconds(10));
+  EXPECT_EQ(s.AnswerTo(late).status.message(),
+            "waited 10000 ms for the count of key 'n', which too few have reached");
+  EXPECT_EQ(s.store.waiter_count(), 0u);
+}
+
 TEST(KvStoreWaitTest, OneSetAnswersAllThatWait) {
   TestStore s;
   std::vector<StoreTicket> tickets;

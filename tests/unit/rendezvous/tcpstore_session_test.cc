@@ -95,6 +95,35 @@ class TcpStoreSessionTest : public ::testing::Test {
   std::map<StoreTicket, std::pair<Client*, std::uint64_t>> origins_;
 };
 
+std::string Barrier(const std::string& key, std::uint64_t count) {
+  return Request(18, Text(key), U64(count));
+}
+
+// As torch 2.15's server has it: the key counts on, and whoever comes later passes at once.
+TEST_F(TcpStoreSessionTest, ABarrierEndsForAllWithTheLast) {
+  EXPECT_EQ(Ask(Barrier("/b", 2)), "");
+  Send(two, Barrier("/b", 2));
+  EXPECT_EQ(Got(two), "\0"s);
+  EXPECT_EQ(Got(one), "\0"s);
+  EXPECT_EQ(Ask(Barrier("/b", 2)), "\0"s);
+  EXPECT_EQ(Ask(Request(3, Text("/b"))), Text("3"));
+}
+
+TEST_F(TcpStoreSessionTest, ABarrierThatIsCancelledHasCounted) {
+  EXPECT_EQ(Ask(Barrier("/b", 2)), "");
+  EXPECT_EQ(Ask(Request(12)), "\1");
+  EXPECT_EQ(Ask(Request(13, "abcd")), "abcd");
+  Send(two, Barrier("/b", 2));
+  EXPECT_EQ(Got(two), "\0"s);
+  EXPECT_EQ(Got(one), "") << "it was told already";
+}
+
+TEST_F(TcpStoreSessionTest, ABarrierOfWhatIsNoNumberEndsTheConnection) {
+  Ask(Request(1, Text("/b"), Text("text")));
+  EXPECT_EQ(Ask(Barrier("/b", 2)), "");
+  EXPECT_EQ(one.session.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(TcpStoreSessionTest, EachVerbHasItsReply) {
   EXPECT_EQ(Ask(Request(13, "abcd")), "abcd");                               // PING
   EXPECT_EQ(Ask(Request(1, Text("/k"), Text("v"))), "");                     // SET
