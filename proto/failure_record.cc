@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/input_file.h"
+#include "proto/json_text.h"
 #include "proto/output_file.h"
 #include "proto/text.h"
 
@@ -36,9 +37,7 @@ absl::Status WriteFailureRecord(const std::string& path, const FailureRecord& re
                             {"extraInfo", {{"timestamp", std::to_string(timestamp_seconds)}}}};
   if (!record.traceback.empty()) message["extraInfo"]["py_callstack"] = LastPart(record.traceback);
   if (record.error_code.has_value()) message["errorCode"] = *record.error_code;
-  // A worker's message may have any bytes, and dump() throws on text that is not UTF-8.
-  const std::string text = nlohmann::json{{"message", message}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = JsonText(nlohmann::json{{"message", message}});
   return WriteWholeFile(path, text, 0600);
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/json_text.h"
 
 namespace ddprun {
 namespace {
@@ -142,7 +143,7 @@ std::string ChaosJson(const ChaosResult& result) {
     if (fault.lost) one["lost_seconds"] = *fault.lost;
     json["faults"].push_back(std::move(one));
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json) + "\n";
 }
 
 }  // namespace ddprun

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/json_text.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/collectives.h"
 
@@ -325,8 +326,7 @@ std::string StatusJson(const ServiceStatus& status, const std::string& service) 
   for (const RunStatus& run : status.runs) runs.push_back(ToJson(run));
   const Json all = {
       {"service", service}, {"version", status.software_version}, {"runs", std::move(runs)}};
-  // Names come from other machines and may not be UTF-8, for which dump() would throw.
-  return absl::StrCat(all.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
+  return absl::StrCat(JsonText(all), "\n");
 }
 
 }  // namespace ddprun

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
+#include "proto/json_text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 
@@ -36,10 +37,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // The library reports errors as exceptions, which are converted here.
 template <typename Value>
 absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
@@ -55,21 +52,21 @@ absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
 }  // namespace
 
 std::string Encode(const NodeFacts& facts) {
-  std::string words = Dump(facts);
+  std::string words = JsonText(Json(facts));
   if (words.size() <= kFactsBytesMax) return words;
   NodeFacts fewer = facts;
   fewer.environment.clear();
-  return Dump(fewer);
+  return JsonText(Json(fewer));
 }
 
-std::string Encode(const std::vector<PairFacts>& pairs) { return Dump(pairs); }
+std::string Encode(const std::vector<PairFacts>& pairs) { return JsonText(Json(pairs)); }
 
 std::string Encode(const DoctorReport& report) {
-  std::string words = Dump(report);
+  std::string words = JsonText(Json(report));
   if (words.size() <= kReportBytesMax) return words;
   DoctorReport fewer = report;
   fewer.json.clear();
-  return Dump(fewer);
+  return JsonText(Json(fewer));
 }
 
 absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words) {

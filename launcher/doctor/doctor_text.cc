@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "launcher/base/int_ranges.h"
+#include "proto/json_text.h"
 
 namespace ddprun {
 namespace {
@@ -173,8 +174,7 @@ std::string DoctorJson(const Checkup& checkup, const std::vector<Finding>& findi
                       {"findings", std::move(list)},
                       {"nodes", std::move(nodes)},
                       {"pairs", std::move(pairs)}};
-  // Names and paths of a machine may not be UTF-8.
-  return whole.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(whole) + "\n";
 }
 
 }  // namespace ddprun

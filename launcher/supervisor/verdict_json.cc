@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/strip.h"
+#include "proto/json_text.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/worker_outcomes.h"
@@ -152,8 +153,7 @@ std::string VerdictJson(const RunEnd& end) {
   json["cause"] = std::move(cause);
   json["others"] = std::move(others);
   json["text"] = std::string(absl::StripSuffix(end.text, "\n"));
-  // Texts of workers and hosts may contain any bytes.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(json);
 }
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "proto/json_text.h"
 #include "rendezvous/values/collectives.h"
 
 namespace ddprun {
@@ -78,8 +79,7 @@ std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_po
   for (const auto& [name, value] : event.fields) {
     std::visit([&, &key = name](const auto& plain) { json[key] = plain; }, value);
   }
-  // Names come from other machines; invalid UTF-8 must not end this process.
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(json) + "\n";
 }
 
 }  // namespace ddprun

@@ -66,7 +66,7 @@ def processes_of_this_session():
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if f"TEST_SESSION={SESSION}\0".encode() in (entry / "environ").read_bytes():
-                found.append((entry.name, (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
+                found.append((entry.name, (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")))
         except OSError:
             pass
     return found

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "proto/json_text.h"
 #include "worker/base/text.h"
 
 namespace ddprun {
@@ -137,7 +138,7 @@ std::string ToJson(const std::vector<ComparedResult>& results) {
     for (const auto& [key, value] : result.numbers) entry[key] = value;
     if (!result.error.empty()) entry["error"] = result.error;
   }
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 }  // namespace ddprun

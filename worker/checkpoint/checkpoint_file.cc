@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/json_text.h"
 #include "worker/base/text.h"
 #include "worker/checkpoint/finite_values.h"
 #include "worker/checkpoint/header_fields.h"
@@ -86,7 +87,8 @@ std::uint32_t CopyAndSum(const at::Tensor& given, char* out) {
 
 SafetensorsLayout LayOut(const NamedTensors& tensors, const Json& about, const Json& sums) {
   return LayOutSafetensors(
-      tensors, {{kFormatKey, kFormat}, {kAboutKey, about.dump()}, {kChecksumsKey, sums.dump()}});
+      tensors,
+      {{kFormatKey, kFormat}, {kAboutKey, JsonText(about)}, {kChecksumsKey, JsonText(sums)}});
 }
 
 const std::string& Text(const SafetensorsMetadata& metadata, const char* key) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "proto/input_file.h"
+#include "proto/json_text.h"
 #include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
 
@@ -137,7 +138,8 @@ FolderOwner CurrentOwner(const std::string& folder) {
 std::string CurrentTraining(const std::string& folder) { return CurrentOwner(folder).training; }
 
 void SetCurrentOwner(const std::string& folder, const FolderOwner& owner) {
-  const std::string text = Json{{kTrainingKey, owner.training}, {kRunKey, owner.run}}.dump() + "\n";
+  const std::string text =
+      JsonText(Json{{kTrainingKey, owner.training}, {kRunKey, owner.run}}) + "\n";
   WriteFile(fs::path(folder) / kTrainingFile, text);
 }
 

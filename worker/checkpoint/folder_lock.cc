@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/json_text.h"
 #include "worker/base/host_name.h"
 
 namespace ddprun {
@@ -43,14 +44,14 @@ Holder ReadHolder(int fd) {
     return json.contains(key) && json.at(key).is_string() ? json.at(key).get<std::string>() : "";
   };
   holder.run = text_of("run");
-  holder.words = "process " + json.at("pid").dump() + " on host " + text_of("host");
+  holder.words = "process " + JsonText(json.at("pid")) + " on host " + text_of("host");
   if (!holder.run.empty()) holder.words += " of run " + holder.run;
   return holder;
 }
 
 void WriteHolder(int fd, const std::string& run) {
   const std::string text =
-      Json{{"run", run}, {"host", HostName()}, {"pid", getpid()}}.dump() + "\n";
+      JsonText(Json{{"run", run}, {"host", HostName()}, {"pid", getpid()}}) + "\n";
   // For information only: on a full disk the name is lost, not the lock.
   [[maybe_unused]] const int cut = ftruncate(fd, 0);
   [[maybe_unused]] const ssize_t written = pwrite(fd, text.data(), text.size(), 0);

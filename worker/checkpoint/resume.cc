@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "proto/json_text.h"
 #include "proto/worker_env.h"
 
 namespace ddprun {
@@ -23,7 +24,8 @@ bool HasSettings(const Snapshot& snapshot, const Json& settings) {
   if (!header.Has("config")) return settings.empty();
   const HeaderFields config = header.Object("config");
   for (const auto& [key, value] : settings.items()) {
-    if (!config.Has(key) || Json(config.Text(key)) != value) return false;
+    // Paths that are not UTF-8 are saved as they are shown.
+    if (!config.Has(key) || JsonText(Json(config.Text(key))) != JsonText(value)) return false;
   }
   return true;
 }
@@ -105,7 +107,7 @@ std::string ValueOf(const Json& about, const Condition& condition) {
   const Json& part = about.at(condition.part);
   if (!part.is_object() || !part.contains(condition.key)) return "";
   const Json& value = part.at(condition.key);
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : JsonText(value);
 }
 
 // Empty if the classes are the same, or not known, as of checkpoints of data sets without names.

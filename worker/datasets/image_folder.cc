@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "proto/input_file.h"
+#include "proto/json_text.h"
 #include "rendezvous/base/random.h"
 #include "worker/data/augment.h"
 #include "worker/data/image_decoder.h"
@@ -249,7 +250,7 @@ Dataset OpenImageFolder(const DatasetOptions& options) {
                     (not_in_test ? train : test)->folder() + "; both must have the same folders");
   }
   set.classes = static_cast<std::int64_t>(train->classes().size());
-  set.class_names = train->classes();
+  for (const std::string& name : train->classes()) set.class_names.push_back(Utf8Name(name));
   set.train = train;
   set.test = test;
   return set;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ddprun/interrupt.h"
+#include "proto/json_text.h"
 
 namespace ddprun {
 namespace {
@@ -32,11 +33,7 @@ std::string RankKey(int rank) { return "ddprun/roll_call/rank/" + std::to_string
 
 std::string FactsKey(int rank) { return "ddprun/roll_call/facts/" + std::to_string(rank); }
 
-// Paths need not be UTF-8.
-std::string ToText(const SharedFacts& facts) {
-  using Json = nlohmann::json;
-  return Json(facts).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string ToText(const SharedFacts& facts) { return JsonText(nlohmann::json(facts)); }
 
 SharedFacts ParseFacts(const std::string& text) {
   return nlohmann::json::parse(text).get<SharedFacts>();

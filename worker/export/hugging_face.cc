@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "proto/json_text.h"
 #include "worker/datasets/image_folder.h"
 #include "worker/export/python_sources.h"
 #include "worker/export/transformers_names.h"
@@ -143,9 +144,9 @@ std::string SaveForTransformers(const ImageModel& model, const Config& config,
     WriteFile(path / "modeling_ddprun.py", kModelingSource);
   }
   if (config.dataset != "random")  // its samples are rows of features, not images
-    WriteFile(path / "preprocessor_config.json", Preprocessor(config, input).dump(2) + "\n");
+    WriteFile(path / "preprocessor_config.json", JsonText(Preprocessor(config, input), 2) + "\n");
   const Json json = standard ? ResNetConfig(architecture->second, input) : OwnConfig(config, input);
-  WriteFile(path / "config.json", json.dump(2) + "\n");
+  WriteFile(path / "config.json", JsonText(json, 2) + "\n");
   return "AutoModelForImageClassification.from_pretrained(\"" + folder + "\"" +
          (standard ? ")" : ", trust_remote_code=True)");
 }

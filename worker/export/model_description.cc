@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "proto/json_text.h"
 #include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/crc32c.h"
@@ -85,7 +86,7 @@ void WriteDescription(const std::string& model_path, const Config& config,
                   {"crc32c", ChecksumOf(model_path)},
                   {"settings", settings},
                   {"data", ToJson(input)}};
-  const std::string text = json.dump(2) + "\n";
+  const std::string text = JsonText(json, 2) + "\n";
   WriteFile(model_path + kDescriptionSuffix, text);
 }
 

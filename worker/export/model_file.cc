@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "proto/json_text.h"
 #include "worker/export/model_description.h"
 #include "worker/export/transformers_names.h"
 #include "worker/export/weight_files.h"
@@ -82,8 +83,8 @@ void CheckTransformersConfig(const std::string& folder) {
   if (!config.is_object()) throw std::runtime_error(path + " is not a JSON object");
   const auto require = [&](const char* key, const nlohmann::json& needed) {
     if (config.value(key, needed) == needed) return;
-    throw std::runtime_error(path + ": " + key + " is " + config[key].dump() +
-                             ", but the models here need " + needed.dump());
+    throw std::runtime_error(path + ": " + key + " is " + JsonText(config[key]) +
+                             ", but the models here need " + JsonText(needed));
   };
   require("downsample_in_first_stage", false);
   require("downsample_in_bottleneck", false);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "proto/input_file.h"
+#include "proto/json_text.h"
 #include "worker/files/bounded_json.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/torch_archive.h"
@@ -62,7 +63,7 @@ std::set<std::string> PartsIn(const std::string& index) {
     for (const auto& [tensor, part] : json.at("weight_map").items()) {
       const auto name = part.get<std::string>();
       if (name.empty() || fs::path(name).filename() != name || name.ends_with(kIndexEnd))
-        throw std::runtime_error(index + ": " + part.dump() + " is no name of a file beside it");
+        throw std::runtime_error(index + ": " + JsonText(part) + " is no name of a file beside it");
       parts.insert(name);
     }
   } catch (const JsonError& error) {

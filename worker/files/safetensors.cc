@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "proto/json_text.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/bounded_json.h"
 #include "worker/files/mapped_file.h"
@@ -216,7 +217,7 @@ SafetensorsLayout LayOutSafetensors(const NamedTensors& tensors,
     layout.places.push_back({index, offset, bytes});
     offset += bytes;
   }
-  std::string text = header.dump();
+  std::string text = JsonText(header);
   const std::size_t used = (kLengthBytes + text.size()) % kHeadAlignment;
   if (used != 0) text.append(kHeadAlignment - used, ' ');
   const std::uint64_t length = text.size();

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "ddprun/step_vote.h"
+#include "proto/json_text.h"
 #include "proto/version.h"
 #include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
@@ -226,7 +227,7 @@ TrainingPosition Checkpoints::State::GoOn(int source) {
   const KeptState* kept = world_.rank() == source ? world_.process()->kept.get() : nullptr;
   Json words;
   if (kept != nullptr) words = {{"position", ToJson(kept->position)}, {"training", kept->training}};
-  words = Json::parse(world_.BroadcastText(words.dump(), source));
+  words = Json::parse(world_.BroadcastText(JsonText(words), source));
   const TrainingPosition position = FromJson(words.at("position"));
   training_ = words.at("training").get<std::string>();
   Send(kept == nullptr ? nullptr : &kept->tensors, source,
@@ -261,14 +262,16 @@ TrainingPosition Checkpoints::State::FromDisk() {
       finding["error"] = FirstLine(error);
     }
   }
-  finding = Json::parse(world_.BroadcastText(finding.dump()));
+  finding = Json::parse(world_.BroadcastText(JsonText(finding)));
   if (finding.contains("error")) throw CheckpointError(finding.at("error").get<std::string>());
   training_ = finding.at("training").get<std::string>();
   if (!finding.contains("path")) {
     MakeWriter("");
     return {};
   }
-  const auto path = finding.at("path").get<std::string>();
+  // Rank 0's own is of the bytes that the file has.
+  const std::string path =
+      point.checkpoint ? point.checkpoint->path : finding.at("path").get<std::string>();
   const TrainingPosition position = FromJson(finding.at("position"));
   Send(point.checkpoint ? &point.checkpoint->snapshot.tensors : nullptr, /*root=*/0, path);
   MakeWriter(path);
@@ -281,7 +284,7 @@ TrainingPosition Checkpoints::State::FromDisk() {
 
 void Checkpoints::State::Send(const NamedTensors* tensors, int root, const std::string& source) {
   const Json list = Json::parse(
-      world_.BroadcastText(tensors == nullptr ? "" : TensorList(*tensors).dump(), root));
+      world_.BroadcastText(tensors == nullptr ? "" : JsonText(TensorList(*tensors)), root));
   NamedTensors received;
   for (std::size_t i = 0; i < list.size(); ++i) {
     at::Tensor value = tensors == nullptr ? EmptyOf(list[i], world_.device())

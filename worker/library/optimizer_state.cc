@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ddprun/errors.h"
+#include "proto/json_text.h"
 #include "worker/files/tensor_list.h"
 
 namespace ddprun {
@@ -190,7 +191,7 @@ NamedTensors GatherOptimizerState(ShardedOptimizer& optimizer) {
     NamedTensors part;
     if (rank == world.rank() && optimizer.local() != nullptr)
       part = ReadOptimizerState(*optimizer.local());
-    const auto list = nlohmann::json::parse(world.BroadcastText(TensorList(part).dump(), rank));
+    const auto list = nlohmann::json::parse(world.BroadcastText(JsonText(TensorList(part)), rank));
     for (std::size_t i = 0; i < list.size(); ++i) {
       at::Tensor value = rank == world.rank() ? part[i].second.to(world.device()).clone()
                                               : EmptyOf(list[i], world.device());

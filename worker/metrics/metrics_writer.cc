@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "proto/json_text.h"
 #include "worker/base/host_name.h"
 #include "worker/metrics/metric_series.h"
 
@@ -50,7 +51,7 @@ std::string JsonLine(std::int64_t step, double time, const std::vector<Scalar>& 
   line["step"] = step;
   line["time"] = time;
   for (const Scalar& scalar : scalars) line[scalar.name] = scalar.value;
-  return line.dump() + "\n";
+  return JsonText(line) + "\n";
 }
 
 MetricsWriter::MetricsWriter(Options options) : options_(std::move(options)) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/json_text.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/files/tensor_list.h"
 #include "worker/parallel/precision.h"
@@ -80,7 +81,7 @@ NamedTensors GatherOnFirst(World& pipeline, const NamedTensors& own) {
   const torch::NoGradGuard no_grad;
   at::Tensor largest = at::full({1}, LargestBytes(own), at::kLong);
   const std::int64_t bytes = pipeline.AllGather(largest).max().item<std::int64_t>();
-  const std::vector<std::string> lists = pipeline.GatherTexts(TensorList(own).dump());
+  const std::vector<std::string> lists = pipeline.GatherTexts(JsonText(TensorList(own)));
   const at::Tensor scratch = ScratchOnAll(pipeline, bytes);
   if (pipeline.rank() != 0) {
     for (const auto& [name, tensor] : own) {

@@ -6,14 +6,15 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "proto/json_text.h"
+
 namespace ddprun {
 namespace {
 
-// Appends one to a list without brackets. Operators' names are not all UTF-8: a byte that is not
-// becomes a replacement character.
+// Appends one to a list without brackets. Operators' names are not all UTF-8.
 void Append(std::string& list, const nlohmann::json& event) {
   if (!list.empty()) list += ",\n";
-  list += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  list += JsonText(event);
 }
 
 // The format counts in microseconds; fractions are allowed.

@@ -10,6 +10,7 @@
 
 #include "ddprun/checksum.h"
 #include "ddprun/collectives.h"
+#include "proto/json_text.h"
 #include "worker/base/text.h"
 #include "worker/training/training_snapshot.h"
 
@@ -55,7 +56,7 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
     words["training"] = kept.saved.training;
     words["best_accuracy"] = kept.summary.best_accuracy;
   }
-  words = nlohmann::json::parse(world.BroadcastText(words.dump(), start.source));
+  words = nlohmann::json::parse(world.BroadcastText(JsonText(words), start.source));
   words["buckets"].get_to(kept.layout);
   kept.saved.training = words["training"].get<std::string>();
   kept.summary.best_accuracy = words["best_accuracy"].get<double>();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/json_text.h"
 #include "worker/base/text.h"
 #include "worker/metrics/console.h"
 
@@ -94,7 +95,7 @@ std::string ToJson(const Summary& summary) {
   ForEachClass(summary.rank_time, [&json](TimeClass kind, double seconds) {
     json["rank_seconds"][NameOf(kind)] = seconds;
   });
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "proto/json_text.h"
 #include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
 #include "worker/base/first_line.h"
@@ -82,7 +83,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
       finding["error"] = error.what();
     }
   }
-  finding = Json::parse(world_.BroadcastText(finding.dump()));
+  finding = Json::parse(world_.BroadcastText(JsonText(finding)));
   if (finding.contains("usage")) throw UsageError(finding["usage"].get<std::string>());
   if (finding.contains("error")) throw std::runtime_error(finding["error"].get<std::string>());
   saved_.training = finding["training"].get<std::string>();
