@@ -198,7 +198,7 @@ def test_nccl_without_a_gpu(tmp_path):
     if os.path.exists("/dev/nvidia0"):
         pytest.skip("this machine has a GPU")
     done = run([TRAIN, *SMALL, "--backend", "nccl", "--output-dir", tmp_path], env=environment())
-    assert_sentences([(done.returncode, done.stdout, done.stderr)], "--backend nccl needs a CUDA device", "--backend gloo")
+    assert_sentences([(done.returncode, done.stdout, done.stderr)], "the backend nccl needs a CUDA device", "the backend gloo")
 
 
 def test_more_ranks_than_samples(port, tmp_path):

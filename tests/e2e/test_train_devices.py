@@ -22,7 +22,7 @@ def note(devices, rank=0):
     """Also what shows that the module was opened before anything asked ATen about CUDA: else the reason were another."""
     shown = f"{devices} CUDA device{'s' if devices > 1 else ''}"
     return (rf"the CPU is used, though the driver shows {shown} to rank {rank}: LibTorch cannot use any "
-            r"\(CUDA 13\.\d+, [^)]*NCCL [\d.]+\); update the driver, or pass --device cpu")
+            r"\(CUDA 13\.\d+, [^)]*NCCL [\d.]+\); update the driver, or choose the CPU")
 
 
 @needs_module
@@ -45,18 +45,18 @@ def test_of_several_ranks_one_says_it(tmp_path):
 
 @needs_module
 def test_what_was_asked_for_is_not_replaced(tmp_path):
-    for flags in (["--device", "cuda"], ["--backend", "nccl"]):
-        done = run([TRAIN, *SMALL, *flags, "--output-dir", tmp_path], env=with_driver("1"))
+    for what, choice in (("device", "cuda"), ("backend", "nccl")):
+        done = run([TRAIN, *SMALL, f"--{what}", choice, "--output-dir", tmp_path], env=with_driver("1"))
         assert done.returncode == 1, done.stdout
-        assert re.search(rf"train: {' '.join(flags)} needs a CUDA device.*; the driver shows 1 CUDA device to rank 0, but "
-                         r"LibTorch cannot use any \(.*\); update the driver, or pass --device cpu", done.stderr), done.stderr
+        assert re.search(rf"train: the {what} {choice} needs a CUDA device.*; the driver shows 1 CUDA device to rank 0, but "
+                         r"LibTorch cannot use any \(.*\); update the driver, or choose the CPU", done.stderr), done.stderr
 
 
 def test_gloo_on_the_cpu_of_a_machine_with_a_gpu_is_reported(tmp_path):
     done = run([TRAIN, *SMALL, "--backend", "gloo", "--output-dir", tmp_path], env=with_driver("1"))
     assert done.returncode == 0, done.stderr
-    assert ("the CPU is used, though the driver shows 1 CUDA device to rank 0: --device auto takes the CPU with --backend gloo; "
-            "pass --device cuda to use a GPU") in done.stdout
+    assert ("the CPU is used, though the driver shows 1 CUDA device to rank 0: the device auto means the CPU with the backend gloo; "
+            "choose the device cuda to use a GPU") in done.stdout
     done = run([TRAIN, *SMALL, "--device", "cpu", "--output-dir", tmp_path], env=with_driver("1"))
     assert done.returncode == 0 and "though" not in done.stdout, done.stdout + done.stderr
 
@@ -68,7 +68,7 @@ def test_a_driver_that_does_not_start_is_not_a_machine_without_one(tmp_path):
     done = run([TRAIN, *SMALL, "--output-dir", tmp_path], env=broken)
     assert done.returncode == 0 and done.stdout.count(f"the CPU is used: {why}") == 1, done.stdout + done.stderr
     done = run([TRAIN, *SMALL, "--device", "cuda", "--output-dir", tmp_path], env=broken)
-    assert done.returncode == 1 and f"train: --device cuda needs a CUDA device; {why}" in done.stderr, done.stderr
+    assert done.returncode == 1 and f"train: the device cuda needs a CUDA device; {why}" in done.stderr, done.stderr
     done = run([TRAIN, *SMALL, "--output-dir", tmp_path], env=with_driver(""))
     assert done.returncode == 0 and "the CPU is used: an NVIDIA driver is installed, but shows no CUDA device" in done.stdout
     done = run([TRAIN, *SMALL, "--output-dir", tmp_path], env={**with_driver(""), "CUDA_VISIBLE_DEVICES": ""})

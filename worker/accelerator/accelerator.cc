@@ -32,8 +32,7 @@ Accelerator& OpenModule() {
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr)
     throw std::runtime_error(std::string("GPU support cannot be loaded: ") + dlerror() +
-                             "; build with a LibTorch that has CUDA, or choose the CPU (for "
-                             "`train`: --device cpu)");
+                             "; build with a LibTorch that has CUDA, or choose the CPU");
   void* symbol = dlsym(module, kAcceleratorSymbol);
   Accelerator* accelerator =
       symbol == nullptr ? nullptr
@@ -77,14 +76,14 @@ struct Driver {
     if (error == kSuccess || error == kNoDevice) {
       if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return "";
       return "an NVIDIA driver is installed, but shows no CUDA device; see what nvidia-smi says, "
-             "or choose the CPU (for `train`: --device cpu)";
+             "or choose the CPU";
     }
     const char* text = nullptr;
     if (get_error_text != nullptr) get_error_text(error, &text);
     return "the NVIDIA driver fails with error " + std::to_string(error) +
            (text == nullptr ? "" : " (" + std::string(text) + ")") +
            "; see what nvidia-smi says (where GPUs are connected by NVSwitch, "
-           "nvidia-fabricmanager must run), or choose the CPU (for `train`: --device cpu)";
+           "nvidia-fabricmanager must run), or choose the CPU";
   }
 
   int (*initialize)(unsigned) = nullptr;
@@ -108,8 +107,7 @@ DriverView AskDriver() {
   const Driver driver(library);
   if (!driver.usable())
     return {.problem =
-                "libcuda.so.1 is not an NVIDIA driver's; reinstall the driver, or choose the "
-                "CPU (for `train`: --device cpu)"};
+                "libcuda.so.1 is not an NVIDIA driver's; reinstall the driver, or choose the CPU"};
   int count = 0;
   int error = driver.initialize(0);
   if (error == kSuccess) error = driver.get_count(&count);

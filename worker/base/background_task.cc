@@ -32,7 +32,7 @@ void BackgroundTask::Wait(const std::function<void()>& check) {
     check();
     if (std::chrono::steady_clock::now() >= deadline_)
       throw std::runtime_error(name_ + " was not ready within " + Seconds(limit_) +
-                               "; see what the other ranks say, or raise --timeout");
+                               "; see what the other ranks say, or raise the timeout");
   }
   done.get();
 }

@@ -133,8 +133,7 @@ FolderLock::FolderLock(const std::string& folder, const Options& options, const 
   }
   close(fd_);
   throw std::runtime_error(folder + " is in use by another training (" + holder.words +
-                           "); wait for its end, or choose another --output-dir or "
-                           "--checkpoint-dir");
+                           "); wait for its end, or choose another folder");
 }
 
 FolderLock::~FolderLock() {

@@ -56,7 +56,7 @@ ResumePoint Anew(const ResumeOptions& options, const Notify& notify) {
   } else if (options.saving && !earlier.empty()) {
     notify(options.folder + " holds checkpoints of an earlier training, the newest of step " +
            std::to_string(earlier.front().step) +
-           "; they will give way to those of this one; to go on from them pass --resume auto");
+           "; they will give way to those of this one; to go on from them resume with `auto`");
   }
   ResumePoint point{.training = NewTrainingName()};
   TakeFolder(options, point.training);

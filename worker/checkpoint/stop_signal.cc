@@ -2,14 +2,17 @@
 #include "worker/checkpoint/stop_signal.h"
 
 #include <signal.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace ddprun {
@@ -26,20 +29,15 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 
 struct Handled {
   int signal;
-  const char* last_words;
+  const char* name;
   struct sigaction old;
 };
-#define DDPRUN_LAST_WORDS(name)                                     \
-  "train: ended by " name                                           \
-  " while it waited for other ranks or for a step's end; what came" \
-  " after the latest checkpoint is not saved\n"
 Handled handled[] = {
-    {SIGTERM, DDPRUN_LAST_WORDS("SIGTERM"), {}},
-    {SIGINT, DDPRUN_LAST_WORDS("SIGINT"), {}},
-    {SIGHUP, DDPRUN_LAST_WORDS("SIGHUP"), {}},
-    {SIGQUIT, DDPRUN_LAST_WORDS("SIGQUIT"), {}},
+    {SIGTERM, "SIGTERM", {}},
+    {SIGINT, "SIGINT", {}},
+    {SIGHUP, "SIGHUP", {}},
+    {SIGQUIT, "SIGQUIT", {}},
 };
-#undef DDPRUN_LAST_WORDS
 struct sigaction old_alarm;
 
 std::int64_t Milliseconds() {
@@ -70,8 +68,13 @@ void GiveUp(int) {
   const int signal = received.load();
   for (const Handled& one : handled) {
     if (one.signal != signal) continue;
-    [[maybe_unused]] const ssize_t written =
-        write(STDERR_FILENO, one.last_words, std::strlen(one.last_words));
+    const char* const words[] = {program_invocation_short_name, ": ended by ", one.name,
+                                 " while it waited for other ranks or for a step's end; what came "
+                                 "after the latest checkpoint is not saved\n"};
+    iovec pieces[std::size(words)];
+    for (std::size_t i = 0; i < std::size(words); ++i)
+      pieces[i] = {const_cast<char*>(words[i]), std::strlen(words[i])};
+    [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, pieces, std::size(pieces));
   }
   _exit(128 + signal);
 }

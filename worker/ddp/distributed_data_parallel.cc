@@ -61,10 +61,7 @@ void CheckAlike(World& world, const torch::nn::Module& module,
     TORCH_CHECK(false, "the ranks' models differ: ", FirstLine(error));
   }
   TORCH_CHECK(false, "the ranks' models differ from rank ", world.rank(), "'s, which has ",
-              parameters.size(),
-              " parameters that need gradients; give all ranks the same model (for `train`: the "
-              "same --model "
-              "and the same data set)");
+              parameters.size(), " parameters that need gradients; give all ranks the same model");
 }
 
 std::vector<at::Tensor> TrainableParameters(const torch::nn::Module& module) {

@@ -195,7 +195,7 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix, bool repeatable)
   throw std::runtime_error(
       "the memory that this machine's ranks share cannot be mapped (" +
       std::generic_category().message(error) +
-      "), and with --deterministic gradients are always added there; raise that limit");
+      "), and in deterministic training gradients are always added there; raise that limit");
 }
 
 int ShmGroup::size() const { return static_cast<int>(ranks_.size()); }
@@ -257,7 +257,7 @@ void ShmGroup::Await(std::uint32_t count, Word Words::*word, std::chrono::millis
       if (now >= deadline) {
         throw PeerError("rank " + std::to_string(rank) + " did not bring its gradients within " +
                         std::to_string(timeout.count() / 1000) +
-                        " s; look at what that rank does, or raise --timeout");
+                        " s; look at what that rank does, or raise the timeout");
       }
       FutexWait(theirs, seen, std::min<std::chrono::nanoseconds>(kLookInterval, deadline - now));
       // A count that the rank stored before it ended is valid.

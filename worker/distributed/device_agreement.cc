@@ -33,7 +33,7 @@ CudaDevices FindCudaDevices(BackendChoice backend, DeviceChoice device) {
     found.uuids = std::move(shown);
     if (found.uuids.empty()) {
       found.problem = "LibTorch cannot use any (" + accelerator.Versions() +
-                      "); update the driver, or pass --device cpu";
+                      "); update the driver, or choose the CPU";
     }
   } catch (const std::runtime_error& error) {
     found.problem = error.what();

@@ -45,14 +45,14 @@ void CheckAlike(const std::vector<DeviceOffer>& ranks) {
       const std::string& note = ranks[first ? 0 : rank].note;
       throw std::runtime_error(cpu + " would train on the CPU, " + Rank(first ? rank : 0) +
                                " on a GPU" + (note.empty() ? "" : " (" + note + ")") +
-                               "; give all ranks the same --device and --backend, or check the "
+                               "; give all ranks the same device and backend, or check the "
                                "driver and CUDA_VISIBLE_DEVICES where " +
                                cpu + " runs");
     }
     const BackendChoice backend = ranks[rank].backend;
     if (rank > asks && backend != BackendChoice::kAuto && backend != ranks[asks].backend) {
-      throw std::runtime_error(Rank(rank) + " has --backend " + NameOf(backend) + ", " +
-                               Rank(asks) + " --backend " + NameOf(ranks[asks].backend) +
+      throw std::runtime_error(Rank(rank) + " has the backend " + NameOf(backend) + ", " +
+                               Rank(asks) + " the backend " + NameOf(ranks[asks].backend) +
                                "; give all ranks the same");
     }
   }
@@ -73,28 +73,30 @@ RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoic
   if (device == DeviceChoice::kCpu) {
     if (wants_nccl) {
       throw std::runtime_error(
-          "--backend nccl reduces on GPUs, but --device is cpu; use --backend gloo, or --device "
-          "cuda");
+          "the backend nccl reduces on GPUs, but the device is cpu; choose the backend gloo, or "
+          "the "
+          "device cuda");
     }
     return {};
   }
   const int usable = static_cast<int>(devices.uuids.size());
   if (device == DeviceChoice::kCuda && usable == 0) {
-    RefuseDevice("--device cuda needs a CUDA device", env, devices,
-                 "check the driver and CUDA_VISIBLE_DEVICES, or use --device cpu");
+    RefuseDevice("the device cuda needs a CUDA device", env, devices,
+                 "check the driver and CUDA_VISIBLE_DEVICES, or choose the device cpu");
   }
   if (wants_nccl && usable == 0) {
-    RefuseDevice("--backend nccl needs a CUDA device for each of this node's " +
+    RefuseDevice("the backend nccl needs a CUDA device for each of this node's " +
                      Count(env.local_world_size, "rank"),
-                 env, devices, "use --backend gloo or fewer ranks a node");
+                 env, devices, "choose the backend gloo or fewer ranks a node");
   }
   if (devices.shown == 0)
     return OnCpu(devices.problem.empty() ? "" : "the CPU is used: " + devices.problem);
   const std::string though = "the CPU is used, though " + DriverShows(env, devices.shown);
   if (device == DeviceChoice::kAuto && backend == BackendChoice::kGloo) {
-    return OnCpu(though +
-                 ": --device auto takes the CPU with --backend gloo; pass --device cuda to use a "
-                 "GPU");
+    return OnCpu(
+        though +
+        ": the device auto means the CPU with the backend gloo; choose the device cuda to use "
+        "a GPU");
   }
   if (usable == 0) return OnCpu(though + ": " + devices.problem);
   const int chosen = env.local_rank % usable;
@@ -131,9 +133,9 @@ GroupBackend ChooseBackend(const std::vector<DeviceOffer>& ranks) {
   }
   if (shared.empty()) return {.nccl = !AnyAsksFor(BackendChoice::kGloo, ranks), .note = ""};
   if (AnyAsksFor(BackendChoice::kNccl, ranks)) {
-    throw std::runtime_error("--backend nccl needs a CUDA device for each rank, but " + shared +
-                             " have the same; start fewer ranks a node, or use --device cuda "
-                             "--backend gloo, with which ranks share a GPU");
+    throw std::runtime_error("the backend nccl needs a CUDA device for each rank, but " + shared +
+                             " have the same; start fewer ranks a node, or choose the device "
+                             "cuda and the backend gloo, with which ranks share a GPU");
   }
   return {.nccl = false,
           .note = Count(static_cast<int>(ranks.size()), "rank") + " share " +

@@ -89,7 +89,7 @@ class DeviceBallot : public Ballot {
       if (Clock::now() >= deadline)
         throw std::runtime_error("rank " + std::to_string(world_.rank()) +
                                  " has not heard in time whether the others go on; see what they "
-                                 "say, or raise --timeout");
+                                 "say, or raise the timeout");
       std::this_thread::sleep_for(kPause);
     }
     world_.CheckRound();

@@ -417,7 +417,7 @@ at::Tensor World::ToHost(const at::Tensor& tensor) const {
     if (std::chrono::steady_clock::now() >= deadline)
       throw PeerError("rank " + std::to_string(rank()) +
                       ": a collective on the GPU has not ended in time; another rank hangs or is "
-                      "slower, whose own output may say why; --timeout gives it longer");
+                      "slower, whose own output may say why; a longer timeout gives it longer");
     std::this_thread::sleep_for(kReadPause);
   }
   CheckRound();

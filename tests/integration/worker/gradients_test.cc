@@ -313,7 +313,7 @@ void FormWithLimitOnRank1(World& world, int resource, const std::string& reason)
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(world.rank(), 1);
     EXPECT_THAT(error.what(),
-                HasSubstr("(" + reason + "), and with --deterministic gradients are always"));
+                HasSubstr("(" + reason + "), and in deterministic training gradients are always"));
   }
   EXPECT_EQ(ShmGroup::Form(world, 4096), nullptr) << "Gloo takes over in other runs";
   setrlimit(static_cast<__rlimit_resource>(resource), &before);

@@ -158,8 +158,8 @@ TEST(World, NcclWithoutADeviceIsOneSentence) {
       RunThreads(1, [](int) { World::Join(WorkerEnv{}, {.backend = BackendChoice::kNccl}); });
   EXPECT_THAT(
       errors,
-      ElementsAre("--backend nccl needs a CUDA device for each of this node's 1 rank; the driver "
-                  "shows no CUDA device to rank 0; use --backend gloo or fewer ranks a node"));
+      ElementsAre("the backend nccl needs a CUDA device for each of this node's 1 rank; the driver "
+                  "shows no CUDA device to rank 0; choose the backend gloo or fewer ranks a node"));
 }
 
 TEST(World, ARunOnTheCpuMapsNoCudaLibraryOfLibTorch) {

@@ -81,7 +81,7 @@ TEST(BackgroundTaskTest, AfterTheLimitASentenceSaysWhatIsMissing) {
                         [never] { never->wait(); });
     EXPECT_EQ(ErrorOf(task),
               "NCCL's communicator was not ready within 0.02 s; see what the other ranks say, or "
-              "raise --timeout");
+              "raise the timeout");
   }  // and nobody waits for what hangs
   never->count_down();
 }

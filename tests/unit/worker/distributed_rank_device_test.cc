@@ -95,8 +95,8 @@ TEST(RankDeviceTest, TheCpuIsNeverTakenSilentlyWhereTheDriverShowsADevice) {
       ChooseDevice(LocalRank(0, 1), BackendChoice::kGloo, DeviceChoice::kAuto, {.shown = 1});
   EXPECT_EQ(gloo.cuda, -1);
   EXPECT_EQ(gloo.note,
-            "the CPU is used, though the driver shows 1 CUDA device to rank 0: --device auto takes "
-            "the CPU with --backend gloo; pass --device cuda to use a GPU");
+            "the CPU is used, though the driver shows 1 CUDA device to rank 0: the device auto means "
+            "the CPU with the backend gloo; choose the device cuda to use a GPU");
 }
 
 // A driver that is installed and fails is not a machine without one.
@@ -109,19 +109,19 @@ TEST(RankDeviceTest, TheCpuIsNeverTakenSilentlyWhereADriverIsInstalled) {
   }
   EXPECT_EQ(ChooseDevice(LocalRank(0, 1), kAnyBackend, DeviceChoice::kCpu, failing).note, "");
   EXPECT_EQ(Refusal(LocalRank(0, 1), kAnyBackend, DeviceChoice::kCuda, failing),
-            "--device cuda needs a CUDA device; the NVIDIA driver fails with error 802");
+            "the device cuda needs a CUDA device; the NVIDIA driver fails with error 802");
 }
 
 TEST(RankDeviceTest, WhatCannotBeIsOneSentence) {
   EXPECT_EQ(Refusal(LocalRank(1, 2), kAnyBackend, DeviceChoice::kCuda, Devices(0)),
-            "--device cuda needs a CUDA device; the driver shows no CUDA device to rank 1; check "
-            "the driver and CUDA_VISIBLE_DEVICES, or use --device cpu");
+            "the device cuda needs a CUDA device; the driver shows no CUDA device to rank 1; check "
+            "the driver and CUDA_VISIBLE_DEVICES, or choose the device cpu");
   EXPECT_EQ(Refusal(LocalRank(1, 2), kAnyBackend, DeviceChoice::kCuda, Unusable(2)),
-            "--device cuda needs a CUDA device; the driver shows 2 CUDA devices to rank 1, but "
+            "the device cuda needs a CUDA device; the driver shows 2 CUDA devices to rank 1, but "
             "LibTorch cannot use any; update the driver");
   EXPECT_EQ(Refusal(LocalRank(1, 2), BackendChoice::kNccl, DeviceChoice::kAuto, Devices(0)),
-            "--backend nccl needs a CUDA device for each of this node's 2 ranks; the driver shows "
-            "no CUDA device to rank 1; use --backend gloo or fewer ranks a node");
+            "the backend nccl needs a CUDA device for each of this node's 2 ranks; the driver shows "
+            "no CUDA device to rank 1; choose the backend gloo or fewer ranks a node");
 }
 
 TEST(GroupBackendTest, NcclWhereEachRankHasAGpuOfItsOwn) {
@@ -147,15 +147,15 @@ TEST(GroupBackendTest, RanksThatShareAGpuTakeGlooAndALineReportsIt) {
   EXPECT_THAT(ChooseBackend(Offers({"GPU-0", "GPU-1", "GPU-1"})).note,
               HasSubstr("3 ranks share 2 GPUs (ranks 1 and 2 have the same)"));
   EXPECT_EQ(Refusal(Offers({"GPU-0", "GPU-1", "GPU-0"}, BackendChoice::kNccl)),
-            "--backend nccl needs a CUDA device for each rank, but ranks 0 and 2 have the same; "
-            "start fewer ranks a node, or use --device cuda --backend gloo, with which ranks share "
-            "a GPU");
+            "the backend nccl needs a CUDA device for each rank, but ranks 0 and 2 have the same; "
+            "start fewer ranks a node, or choose the device cuda and the backend gloo, with which "
+            "ranks share a GPU");
 }
 
 TEST(GroupBackendTest, RanksThatDoNotFitTogetherAreNamed) {
   EXPECT_EQ(Refusal(Offers({"GPU-0", "GPU-1", "GPU-2", ""})),
-            "rank 3 would train on the CPU, rank 0 on a GPU; give all ranks the same --device and "
-            "--backend, or check the driver and CUDA_VISIBLE_DEVICES where rank 3 runs");
+            "rank 3 would train on the CPU, rank 0 on a GPU; give all ranks the same device and "
+            "backend, or check the driver and CUDA_VISIBLE_DEVICES where rank 3 runs");
   EXPECT_THAT(Refusal(Offers({"", "", "GPU-2"})),
               HasSubstr("rank 0 would train on the CPU, rank 2 on a GPU"));
   std::vector<DeviceOffer> offers = Offers({"GPU-0", "", "GPU-2"});
@@ -166,7 +166,7 @@ TEST(GroupBackendTest, RanksThatDoNotFitTogetherAreNamed) {
   EXPECT_FALSE(ChooseBackend(offers).nccl);
   offers[2].backend = BackendChoice::kNccl;
   EXPECT_EQ(Refusal(offers),
-            "rank 2 has --backend nccl, rank 1 --backend gloo; give all ranks the same");
+            "rank 2 has the backend nccl, rank 1 the backend gloo; give all ranks the same");
 }
 
 TEST(GroupBackendTest, AnOfferIsReadAsItIsWritten) {

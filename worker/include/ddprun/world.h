@@ -55,9 +55,9 @@ class World {
 
   // Joins the others. With NCCL a thread goes on to make the communicator; what needs the group
   // waits for it. Throws c10::Error or std::runtime_error with one sentence: a store that is
-  // not reached, NCCL asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world
-  // that does not complete in time or whose ranks do not have the same facts; RoundOver, where
-  // there is an interrupt.
+  // not reached, NCCL asked for without a GPU ("the backend nccl needs a CUDA device for each
+  // ..."), a world that does not complete in time or whose ranks do not have the same facts;
+  // RoundOver, where there is an interrupt.
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
   // As what this process's own environment says: a rank under ddprun, torchrun, srun or mpirun, or
   // by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; else alone. Throws std::invalid_argument that
@@ -92,8 +92,8 @@ class World {
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
   bool is_nccl() const { return backend_name() == "nccl"; }
-  // One line for the user if device or backend are not what one would expect; else empty. Main() and
-  // Join(Options) print it once, on rank 0's standard error.
+  // One line for the user if device or backend are not what one would expect; else empty. Main()
+  // and Join(Options) print it once, on rank 0's standard error.
   virtual const std::string& device_note() const = 0;
   // Throws what went wrong when the communicator was made.
   virtual const c10::intrusive_ptr<c10d::ProcessGroup>& group() const = 0;
