@@ -2,6 +2,7 @@
 #include "ddprun/checkpoints.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -16,7 +17,6 @@
 #include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
 #include "worker/base/first_line.h"
-#include "worker/base/step_seed.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/checkpoint/checkpoint_writer.h"
@@ -29,6 +29,8 @@
 #include "worker/files/tensor_list.h"
 #include "worker/library/kept_state.h"
 #include "worker/library/optimizer_state.h"
+#include "worker/library/parameter_check.h"
+#include "worker/library/step_seeds.h"
 #include "worker/library/tracked.h"
 #include "worker/rounds/process_state.h"
 
@@ -73,29 +75,8 @@ struct SchedulePlace : torch::optim::LRScheduler {
   }
 };
 
-// Of the default generators, which are the process's: it may come to Resume() in several rounds.
-class StepSeeds {
- public:
-  // The seed is what the program has given them; absent that, what it was in the round before.
-  void Begin() {
-    const std::uint64_t now = at::globalContext().defaultGenerator(at::kCPU).current_seed();
-    if (now != set_) seed_ = now;
-  }
-  // For step `step`, counted from 1.
-  void Set(at::Device device, std::int64_t step) {
-    SeedStep(device, seed_, step, /*rank=*/0);
-    set_ = at::globalContext().defaultGenerator(at::kCPU).current_seed();
-  }
-
- private:
-  std::uint64_t seed_ = 0;
-  std::optional<std::uint64_t> set_;
-};
-
-StepSeeds& Seeds() {
-  static StepSeeds seeds;
-  return seeds;
-}
+// Signals, the folder's lock and what is kept in memory are the process's.
+std::atomic<bool> has_checkpoints{false};
 
 }  // namespace
 
@@ -153,6 +134,7 @@ class Checkpoints::State {
   Clock::time_point step_time_{};
   std::string training_;
   bool resumed_ = false;
+  bool compared_ = false;  // the ranks' parameters, since Resume()
   std::int64_t saved_step_ = -1;
   std::optional<TrainingPosition> marked_;
 };
@@ -216,7 +198,7 @@ TrainingPosition Checkpoints::State::Resume() {
   const TrainingPosition position = source ? GoOn(*source) : FromDisk();
   if (world_.process() != nullptr) world_.process()->kept.reset();
   Mark(position);
-  Seeds().Begin();
+  StepSeeds::OfProcess().Begin();
   SeedNextStep(position);
   step_time_ = Clock::now();
   if (signals_) vote_.Begin({.stop = StopSignal::Received()});
@@ -332,6 +314,8 @@ bool Checkpoints::State::EndStep(const TrainingPosition& position) {
     Stop(position, stop);
     return true;
   }
+  if (!std::exchange(compared_, true) && options_.check_parameters)
+    CheckParameters(world_, tracked_, position.step);
   const bool due = options_.every_steps > 0 && position.step % options_.every_steps == 0;
   // A save may hold up rank 0, and with it the others, until the next step ends.
   if (due && signals_) StopSignal::Progress(StopSignal::kPatienceMax);
@@ -347,7 +331,7 @@ bool Checkpoints::State::EndStep(const TrainingPosition& position) {
 }
 
 void Checkpoints::State::SeedNextStep(const TrainingPosition& position) const {
-  if (options_.seed_steps) Seeds().Set(world_.device(), position.step + 1);
+  if (options_.seed_steps) StepSeeds::OfProcess().Set(world_.device(), position.step + 1);
 }
 
 void Checkpoints::State::Save(const TrainingPosition& position) {
@@ -407,6 +391,7 @@ void Checkpoints::State::Finish(const TrainingPosition& position) {
   CheckResumed("Finish");
   const std::string error = world_.BroadcastText(SaveLast(position));
   if (!error.empty()) throw CheckpointError(error);
+  if (options_.check_parameters) CheckParameters(world_, tracked_, position.step);
 }
 
 void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
@@ -424,9 +409,22 @@ void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
   options_.notify(sentence);
 }
 
-Checkpoints::Checkpoints(World& world, Options options)
-    : state_(std::make_unique<State>(world, std::move(options))) {}
-Checkpoints::~Checkpoints() = default;
+Checkpoints::Checkpoints(World& world, Options options) {
+  if (has_checkpoints.exchange(true))
+    throw std::invalid_argument(
+        "this process has a Checkpoints already, and can have one at a time; let that one track "
+        "all, or destroy it first");
+  try {
+    state_ = std::make_unique<State>(world, std::move(options));
+  } catch (...) {
+    has_checkpoints = false;
+    throw;
+  }
+}
+Checkpoints::~Checkpoints() {
+  state_.reset();
+  has_checkpoints = false;
+}
 
 void Checkpoints::Track(const std::string& name, torch::nn::Module& module) {
   state_->Add({.name = name,
@@ -435,7 +433,8 @@ void Checkpoints::Track(const std::string& name, torch::nn::Module& module) {
                    [&module](const NamedTensors& tensors) {
                      LoadTensors(module, tensors, "what was saved");
                    },
-               .buffers = [&module] { return UniqueBuffers(module); }});
+               .buffers = [&module] { return UniqueBuffers(module); },
+               .parameters = [&module] { return UniqueParameters(module); }});
 }
 
 void Checkpoints::Track(const std::string& name, torch::optim::Optimizer& optimizer) {

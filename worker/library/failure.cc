@@ -5,12 +5,45 @@
 #include <cstdlib>
 #include <ctime>
 #include <stdexcept>
+#include <string_view>
 
 #include "proto/failure_record.h"
 #include "worker/base/first_line.h"
 #include "worker/checkpoint/stop_signal.h"
 
 namespace ddprun {
+namespace {
+
+// LibTorch's reducer and tensors speak to users of Python's DistributedDataParallel. A sentence of
+// theirs is known by its beginning.
+struct Translation {
+  std::string_view theirs;
+  const char* ours;
+};
+constexpr Translation kTranslations[] = {
+    {"Expected to have finished reduction in the prior iteration",
+     "a parameter got no gradient in the backward before this forward, so that the ranks cannot "
+     "average it; set find_unused_parameters in DistributedDataParallel::Options, or let all that "
+     "Forward() returns take part in the loss"},
+    {"Expected to mark a variable ready only once",
+     "a parameter got its gradient a second time in one step; call Forward() for each backward, "
+     "with "
+     "synchronize = false for all but the step's last"},
+    {"Can't detach views in-place",
+     "gradients are views into the buckets of DistributedDataParallel, which "
+     "Optimizer::zero_grad() "
+     "cannot detach; call DistributedDataParallel::ZeroGrad() in its place, or set gradient_views "
+     "in its Options to false"},
+};
+
+std::string InOurWords(const std::string& sentence) {
+  for (const Translation& translation : kTranslations) {
+    if (sentence.starts_with(translation.theirs)) return translation.ours;
+  }
+  return sentence;
+}
+
+}  // namespace
 
 int ReportFailure(const std::string& program, const std::string& sentence, int code) {
   std::fprintf(stderr, "%s: %s\n", program.c_str(), sentence.c_str());
@@ -32,7 +65,7 @@ int ReportFailure(const std::string& program, const std::exception_ptr& error) {
   } catch (const Stopped& stopped) {
     return ReportFailure(program, stopped.what(), kExitSignal + stopped.signal);
   } catch (const std::exception& failure) {
-    return ReportFailure(program, FirstLine(failure), kExitFailure);
+    return ReportFailure(program, InOurWords(FirstLine(failure)), kExitFailure);
   } catch (...) {
     return ReportFailure(program, "an exception that is no std::exception", kExitFailure);
   }

@@ -21,6 +21,8 @@ struct TrackedThing {
   std::function<void(const NamedTensors&)> write;
   // What forward changes: copied at the end of each step. The same tensors are among read()'s.
   std::function<std::vector<at::Tensor>()> buffers = [] { return std::vector<at::Tensor>(); };
+  // What has the same bits on all ranks after each step.
+  std::function<std::vector<at::Tensor>()> parameters = [] { return std::vector<at::Tensor>(); };
   bool divided = false;
   bool optimizer = false;
 };
@@ -37,6 +39,7 @@ class Tracked {
   bool divided() const;
   // "model, optimizer".
   std::string Names() const;
+  const std::vector<TrackedThing>& things() const { return things_; }
 
   // All is as after a complete step. Remembers it until the next Mark().
   void Mark();

@@ -24,7 +24,7 @@
 namespace ddprun {
 
 // All ranks must make one, with the same options and tracked things, and call all its methods. One
-// thread at a time. One in a process at a time.
+// thread at a time. One in a process at a time, or std::invalid_argument is thrown.
 class Checkpoints {
  public:
   using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
@@ -47,6 +47,10 @@ class Checkpoints {
     // training that goes on draws for dropout and the like what an undisturbed one does. Seed
     // before Resume(), each rank alike or by its number. Generators of your own are yours to track.
     bool seed_steps = true;
+    // After the first step and in Finish() the ranks' parameters are compared, bit by bit:
+    // gradients that were never averaged end the program. False: for ranks that may differ, as on
+    // CPUs of several kinds, which round differently.
+    bool check_parameters = true;
     // Gets each sentence for a person, on rank 0. Default: stderr.
     std::function<void(const std::string&)> notify = {};
   };
@@ -92,16 +96,17 @@ class Checkpoints {
   // has asked one of them for the end; the state is saved then, and the program should return from
   // Main()'s function. Copies what it saves before it returns. A save that fails (a full disk) is
   // told, and the training goes on. Throws RoundOver if the world has ended, PeerError and what
-  // LibTorch throws if another rank has.
+  // LibTorch throws if another rank has, and OwnError if the ranks have not the same parameters.
   bool EndStep(const TrainingPosition& position);
 
   // At the end of the training: its checkpoint is on the disk when this returns. Throws
-  // CheckpointError, the same on all ranks, if it cannot be.
+  // CheckpointError, the same on all ranks, if it cannot be, and OwnError if the ranks have not the
+  // same parameters.
   void Finish(const TrainingPosition& position);
 
  private:
   class State;
-  const std::unique_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ddprun

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes in a program with libddprun end with one sentence that speaks of the library: not of `train`, nor of Python."""
+
+import re
+import signal
+
+import pytest
+from conftest import BUILD, DDPRUN, run, start
+
+PROGRAM = BUILD / "tests/mistaken_trainer"
+
+DIFFER = 'the parameters of "net" differ between rank 0 and rank 1 after step {}, so that each rank trains a model of its own; make the forward pass with DistributedDataParallel::Forward()'
+SENTENCES = {
+    "no-forward": DIFFER.format(1),
+    "no-forward-late": DIFFER.format(3),
+    "unused": "a parameter got no gradient in the backward before this forward, .*; set find_unused_parameters in DistributedDataParallel::Options, or ",
+    "twice": "a parameter got its gradient a second time in one step; call Forward() for each backward, ",
+    "zero-grad": "gradients are views into the buckets of DistributedDataParallel, .*; call DistributedDataParallel::ZeroGrad() in its place, or ",
+    "second-checkpoints": "this process has a Checkpoints already, and can have one at a time; let that one track all, or ",
+    "nccl-on-cpu": "the backend nccl reduces on GPUs, but the device is cpu; choose the backend gloo, or the device cuda",
+}
+
+
+def mistaken(what, folder):
+    return run([DDPRUN, "--standalone", "--nproc-per-node", 2, PROGRAM, what, folder], timeout=60)
+
+
+def test_without_a_mistake_it_ends_well(tmp_path):
+    done = mistaken("none", tmp_path / "run")
+    assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("what", SENTENCES)
+def test_it_is_named(tmp_path, what):
+    done = mistaken(what, tmp_path / "run")
+    assert done.returncode not in (0, 124), done
+    sentence = re.escape(SENTENCES[what]).replace(re.escape(".*"), ".*")
+    (line,) = {text for text in re.findall(r"mistaken_trainer: (.*)", done.stderr)}
+    assert re.match(sentence, line), line
+    assert not re.search(r"--[a-z]|\btrain\b|torch\.|\.py", line.split(";")[-1]), line
+
+
+def test_a_signal_during_a_step_names_the_program(tmp_path):
+    process = start([PROGRAM, "hang", tmp_path / "run"])
+    assert process.stdout.readline() == "hangs\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "mistaken_trainer: ended by SIGTERM while it waited for other ranks or for a step's end" in errors

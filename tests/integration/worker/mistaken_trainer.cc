@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers with the mistakes that users of a DDP wrapper make: `mistaken_trainer MISTAKE FOLDER`.
+#include <ddprun/ddprun.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+namespace {
+
+using ddprun::DistributedDataParallel;
+
+struct Net : torch::nn::Module {
+  torch::nn::Linear used = register_module("used", torch::nn::Linear(4, 2));
+  torch::nn::Linear unused = register_module("unused", torch::nn::Linear(4, 2));
+};
+
+void Train(ddprun::World& world, const std::string& mistake, const std::string& folder) {
+  torch::manual_seed(1);
+  Net net;
+  if (mistake != "unused") net.unused->weight.set_requires_grad(false);
+  if (mistake != "unused") net.unused->bias.set_requires_grad(false);
+  DistributedDataParallel ddp(world, net);
+  // With a rate of 0 the first step cannot tell whether gradients were averaged.
+  torch::optim::SGD optimizer(net.parameters(), mistake == "no-forward-late" ? 0.0 : 0.1);
+  ddprun::Checkpoints saved(world, {.folder = folder});
+  saved.Track("net", net);
+  saved.Track("optimizer", optimizer);
+  if (mistake == "second-checkpoints")
+    ddprun::Checkpoints more(world, {.folder = folder + "/more"});
+  ddprun::TrainingPosition at = saved.Resume();
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor batch = torch::full({8, 4}, 1.0 + world.rank());
+    const auto forward = [&] { return net.used(batch).square().mean(); };
+    const bool forgets = mistake.starts_with("no-forward");
+    const at::Tensor loss = forgets ? forward() : ddp.Forward(forward);
+    loss.backward({}, /*retain_graph=*/true);
+    if (mistake == "twice") loss.backward();
+    optimizer.step();
+    if (mistake == "zero-grad")
+      optimizer.zero_grad(/*set_to_none=*/false);
+    else
+      ddp.ZeroGrad();
+    static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options()).lr(0.1);
+    ++at.step;
+    if (mistake == "hang" && world.rank() == 0) {
+      std::puts("hangs");
+      std::fflush(stdout);
+      std::this_thread::sleep_for(std::chrono::minutes(10));
+    }
+    if (saved.EndStep(at)) return;
+  }
+  saved.Finish(at);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string mistake = argv[1];
+  ddprun::MainOptions options;
+  options.world.device = ddprun::DeviceChoice::kCpu;
+  if (mistake == "nccl-on-cpu") options.world.backend = ddprun::BackendChoice::kNccl;
+  return ddprun::Main(
+      argc, argv, [&](ddprun::World& world) { Train(world, mistake, argv[2]); }, options);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/library/parameter_check.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "ddprun/checksum.h"
+#include "ddprun/errors.h"
+
+namespace ddprun {
+namespace {
+
+// The first rank whose number is not rank 0's; -1: none.
+int FirstOther(const at::Tensor& numbers) {
+  for (int rank = 1; rank < numbers.size(0); ++rank) {
+    if (numbers[rank].item<std::int64_t>() != numbers[0].item<std::int64_t>()) return rank;
+  }
+  return -1;
+}
+
+}  // namespace
+
+void CheckParameters(World& world, const Tracked& tracked, std::int64_t step) {
+  if (world.size() == 1) return;
+  std::vector<std::int64_t> sums;
+  for (const TrackedThing& thing : tracked.things())
+    sums.push_back(static_cast<std::int64_t>(Checksum(thing.parameters())));
+  if (sums.empty()) return;
+  const at::Tensor all = world.AllGather(at::tensor(sums, at::kLong));
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const int rank = FirstOther(all.select(1, static_cast<std::int64_t>(i)));
+    if (rank < 0) continue;
+    throw OwnError(
+        "the parameters of \"" + tracked.things()[i].name + "\" differ between rank 0 and rank " +
+        std::to_string(rank) + " after step " + std::to_string(step) +
+        ", so that each rank trains a model of its own; make the forward pass with "
+        "DistributedDataParallel::Forward(), and let all ranks make the same steps (or set "
+        "Checkpoints::Options::check_parameters to false)");
+  }
+}
+
+}  // namespace ddprun
