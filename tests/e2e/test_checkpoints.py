@@ -167,7 +167,7 @@ def test_any_tool_opens_a_checkpoint(tmp_path):
 
 def test_a_signal_saves_first(tmp_path):
     alone, stopped = tmp_path / "alone", tmp_path / "stopped"
-    more = ["--max-steps", "60", "--log-samples", "--checkpoint-seconds", "1000"]
+    more = ["--max-steps", "60", "--log-samples", "--checkpoint-seconds", "1000", "--accumulate", "2", "--amp", "bf16"]
     assert run(command(2, alone, *more)).returncode == 0
     process = start(command(2, stopped, *more))
     wait_for("step 5", lambda: steps_logged(stopped) >= 5 or process.poll() is not None)

@@ -181,27 +181,29 @@ def test_a_round_that_breaks_without_a_death_sends_nothing(tmp_path, expected):
 
 
 def test_a_survivor_leaves_by_itself(tmp_path, expected):
-    """The agent has not heard of the death yet."""
-    with agent_of(tmp_path) as agent:
+    """The agent has not heard of the death yet. The training accumulates, in mixed precision."""
+    more = ["--accumulate", "2", "--amp", "bf16", "--model", "simple-cnn", "--max-steps", "100"]
+    with agent_of(tmp_path, *more) as agent:
         agent.begin([None] * 2)
         after_steps(agent, 2)
         agent.workers[1].kill()
         agent.begin(agent.break_round(tell=False))
         assert agent.workers[0].error
         agent.finish()
-    assert_no_trace(agent, tmp_path, expected(2))
+    assert_no_trace(agent, tmp_path, expected(2, *more))
 
 
 def test_two_die_one_after_the_other(tmp_path, expected):
-    """The second one while the world of the next round is being made."""
-    with agent_of(tmp_path) as agent:
+    """The second one while the world of the next round is being made. Gradients are sent in 16 bits."""
+    more = ["--compress", "bf16", "--model", "simple-cnn", "--max-steps", "200"]
+    with agent_of(tmp_path, *more) as agent:
         agent.begin([None] * 3)
         after_steps(agent, 2)
         agent.replace(2)
         agent.replace(1)
         agent.replace(0)
         agent.finish()
-    assert_no_trace(agent, tmp_path, expected(3), deaths_of_rank_0=1)
+    assert_no_trace(agent, tmp_path, expected(3, *more), deaths_of_rank_0=1)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer with all that a training that goes on may lose: two networks that train each other with
-// an optimizer and a schedule each, dropout, and data varied by the default generator.
+// an optimizer and a schedule each, dropout, data varied by the default generator, gradients that
+// are accumulated (of one) or sent in 16 bits (of the other).
 //
 //   two_networks FOLDER go|die|stop EPOCHS
 //
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
     auto maker = Network(4, 2);
     auto judge = Network(2, 1);
     ddprun::DistributedDataParallel ddp_maker(world, *maker);
-    ddprun::DistributedDataParallel ddp_judge(world, *judge);
+    ddprun::DistributedDataParallel ddp_judge(world, *judge,
+                                              {.format = ddprun::GradientFormat::kBFloat16});
     torch::optim::Adam maker_steps(maker->parameters(), 1e-2);
     torch::optim::SGD judge_steps(judge->parameters(),
                                   torch::optim::SGDOptions(1e-2).momentum(0.9));
@@ -83,10 +85,14 @@ int main(int argc, char** argv) {
         judge_rates.step();
         ddp_judge.ZeroGrad();
         Fail(way, world, at.step + 1);
-        const at::Tensor again = ddp_maker.Forward([&] {
-          return maker->forward(torch::randn({real.size(0), 4}));
-        });
-        torch::softplus(-judge->forward(again)).mean().backward();
+        for (const bool last : {false, true}) {
+          const at::Tensor again = ddp_maker.Forward(
+              [&] {
+                return maker->forward(torch::randn({real.size(0), 4}));
+              },
+              last);
+          torch::softplus(-judge->forward(again)).mean().backward();
+        }
         maker_steps.step();
         ddp_maker.ZeroGrad();
         ddp_judge.ZeroGrad();
