@@ -73,6 +73,10 @@ struct PlainKeys {
           for (const std::string& key : op.keys) result.values.push_back(values[key]);
         }
         break;
+      case V::kWaitCount:
+        if (std::atoll(value().c_str()) < op.number)
+          result.status = absl::DeadlineExceededError("");
+        break;
       case V::kCheck:
         result.number = all ? 1 : 0;
         break;

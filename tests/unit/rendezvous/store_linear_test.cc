@@ -103,7 +103,7 @@ class Cluster {
   StoreOp RandomOp() {
     const auto number = [this] { return std::to_string(Below(4)); };
     const std::string key = Below(2) == 0 ? "a" : "b";
-    switch (Below(22)) {
+    switch (Below(23)) {
       case 0:
         return MakeOp(V::kSet, {key}, {number()});
       case 1:
@@ -125,8 +125,13 @@ class Cluster {
         return Below(2) == 0 ? MakeOp(V::kNumKeys, {}) : MakeOp(V::kListKeys, {});
       case 10:
         return WaitingOp(V::kWait, {key}, milliseconds(300));
-      case 11:
+      case 11: {
+        StoreOp op = WaitingOp(V::kWaitCount, {key}, milliseconds(300));
+        op.number = 1 + Below(9);
+        return op;
+      }
       case 12:
+      case 13:
         return MakeOp(V::kMultiGet, {"a", "b"});
       default:
         return WaitingOp(V::kGet, {key}, milliseconds(Below(2) == 0 ? 0 : 300));
