@@ -25,7 +25,8 @@ LISTS = {
     "requirements-torch.txt": [f"torch=={TORCH}"],
     "requirements-cuda-headers.txt": [f"nvidia-cuda-crt=={CUDA}.*", f"nvidia-cuda-cccl=={CUDA}.*"],
     "requirements-test.txt": [
-        *("accelerate", "numpy", "pillow", "pytest", "pytorch-lightning", "safetensors", "tensorboard", "transformers")
+        *("accelerate", "cloudpickle", "ipykernel", "numpy", "pillow", "pytest", "pytorch-lightning", "safetensors", "tensorboard"),
+        "transformers",
     ],
     "requirements-book.txt": ["mkdocs-material"],
 }

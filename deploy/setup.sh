@@ -135,8 +135,8 @@ install_cuda_headers() {
 install_test_tools() {
   local python
   python=$(find_python)
-  "$python" -c 'import importlib.util as i; exit(not all(map(i.find_spec, ("accelerate", "numpy", "PIL", "pytest",
-    "pytorch_lightning", "safetensors", "tensorboard", "transformers"))))' && return
+  "$python" -c 'import importlib.util as i; exit(not all(map(i.find_spec, ("accelerate", "cloudpickle", "ipykernel",
+    "numpy", "PIL", "pytest", "pytorch_lightning", "safetensors", "tensorboard", "transformers"))))' && return
   if [[ $python != "$cache"/* ]]; then
     make_environment "$python" "$cache/tools" --system-site-packages
     "$python" -c 'import site, sys; print("\n".join(p for p in sys.path if p))' \
