@@ -152,6 +152,11 @@ def test_python_finds_launcher_and_package(call, venv):
     assert (venv / "share" / "man" / "man1" / "ddprun.1").is_file()
 
 
+def test_a_function_is_launched_by_the_program_beside_python(call):
+    done = call("python", "-c", "import ddprun, os; print(ddprun.launch(os.getenv, ('RANK',), nproc_per_node=2))")
+    assert done.stdout == "{0: '0', 1: '1'}\n", done.stderr
+
+
 def test_a_script_runs_in_the_environment_also_if_that_is_not_active(venv, tmp_path):
     """As under cron, systemd and a container's CMD."""
     script = tmp_path / "job.py"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Python programs that ddprun runs: what they may tell it, what it tells them, and how they go on when a peer dies. Only the
-standard library is needed (EpochBatches, rounds: torch; a callback: its package). A program that runs without ddprun goes on as ever:
-nothing here fails for want of it."""
+"""For Python programs that ddprun runs: what they may tell it, what it tells them, and how they go on when a peer dies; and for those
+that start a run (launch). Only the standard library is needed (EpochBatches, rounds: torch; a callback: its package). A program that
+runs without ddprun goes on as ever: nothing here but launch fails for want of it."""
 
 from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
 from .failure_record import record
+from .launch import LaunchError, launch
 from .notices import on_notice
 from .notify import progress
 from .round_client import Rounds
@@ -13,10 +14,12 @@ from .sampler import EpochBatches
 
 __all__ = [
     "EpochBatches",
+    "LaunchError",
     "Round",
     "RoundBroken",
     "Rounds",
     "accelerate_tracker",
+    "launch",
     "lightning_callback",
     "on_notice",
     "progress",
@@ -24,3 +27,7 @@ __all__ = [
     "rounds",
     "transformers_callback",
 ]
+
+# As programs catch them: ddprun.launch and ddprun.rounds are functions here, and no modules.
+for _error in (LaunchError, RoundBroken):
+    _error.__module__ = __name__

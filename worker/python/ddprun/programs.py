@@ -14,6 +14,7 @@ import sysconfig
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCH = "2.11"  # the version that train is built for
+NOT_FOUND = "the program ddprun is neither beside this Python nor in PATH; install ddprun's wheel or package"
 INSTALL = f"install torch {TORCH}: python3 -m pip install 'torch=={TORCH}.*'"
 
 
@@ -50,7 +51,7 @@ def find_program(name):
 def ddprun():
     path = find_program("ddprun")
     if path is None:
-        _fail("ddprun", "the program ddprun is neither beside this Python nor in PATH; install ddprun's wheel or package")
+        _fail("ddprun", NOT_FOUND)
     _become(path, sys.argv[1:])
 
 
