@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 
-from conftest import BIN, BUILD, REPO, clean_environment
+from conftest import BIN, BUILD, PYTHON, REPO, clean_environment
 
 BOOK = REPO / "deploy" / "book"
 PAGES = BOOK / "pages"
@@ -154,7 +154,7 @@ def environment_of(folder, tmp_path):
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     env.update(OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
     # Python's frameworks ask no server for anything.
-    env.update(HF_HUB_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore")
+    env.update(HF_HUB_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", PYTHONPATH=PYTHON)
     return env
 
 
