@@ -151,7 +151,8 @@ void TcpStoreSession::StopWaitingIfSilent() {
 // Both a client whose WAIT is under way and one whose WAIT was answered meanwhile expect this.
 void TcpStoreSession::CancelWait() {
   if (under_way_.has_value()) {
-    requests_.push_back({under_way_->id, std::nullopt, false});
+    // Who came to a barrier has come, also if it leaves at once.
+    if (!under_way_->counts) requests_.push_back({under_way_->id, std::nullopt, false});
     under_way_.reset();
   }
   Put8(tcpstore::kWaitCancelled);

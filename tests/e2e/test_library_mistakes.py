@@ -9,12 +9,14 @@ from conftest import BUILD, DDPRUN, run, start
 
 PROGRAM = BUILD / "tests/mistaken_trainer"
 
-DIFFER = 'the parameters of "net" differ between rank 0 and rank 1 after step {}, so that each rank trains a model of its own; make the forward pass with DistributedDataParallel::Forward()'
+DIFFER = 'the parameters of "net" differ between rank 0 and rank 1 after step {}: not all of their gradients were averaged; make the forward '
 SENTENCES = {
     "no-forward": DIFFER.format(1),
     "no-forward-late": DIFFER.format(3),
-    "unused": "a parameter got no gradient in the backward before this forward, .*; set find_unused_parameters in DistributedDataParallel::Options, or ",
-    "twice": "a parameter got its gradient a second time in one step; call Forward() for each backward, ",
+    "twice": DIFFER.format(1),
+    "unused": DIFFER.format(1),
+    "unused-unchecked": "a parameter got no gradient in the backward before this forward, .*; set find_unused_parameters in ",
+    "outside": "a parameter got a gradient after it was counted as done in this step: it is used outside of Forward(), or .*; compute ",
     "zero-grad": "gradients are views into the buckets of DistributedDataParallel, .*; call DistributedDataParallel::ZeroGrad() in its place, or ",
     "second-checkpoints": "this process has a Checkpoints already, and can have one at a time; let that one track all, or ",
     "nccl-on-cpu": "the backend nccl reduces on GPUs, but the device is cpu; choose the backend gloo, or the device cuda",

@@ -26,9 +26,9 @@ constexpr Translation kTranslations[] = {
      "average it; set find_unused_parameters in DistributedDataParallel::Options, or let all that "
      "Forward() returns take part in the loss"},
     {"Expected to mark a variable ready only once",
-     "a parameter got its gradient a second time in one step; call Forward() for each backward, "
-     "with "
-     "synchronize = false for all but the step's last"},
+     "a parameter got a gradient after it was counted as done in this step: it is used outside of "
+     "Forward(), or in a second backward; "
+     "compute all that the loss needs within one Forward() for each backward"},
     {"Can't detach views in-place",
      "gradients are views into the buckets of DistributedDataParallel, which "
      "Optimizer::zero_grad() "

@@ -36,9 +36,10 @@ void CheckParameters(World& world, const Tracked& tracked, std::int64_t step) {
     throw OwnError(
         "the parameters of \"" + tracked.things()[i].name + "\" differ between rank 0 and rank " +
         std::to_string(rank) + " after step " + std::to_string(step) +
-        ", so that each rank trains a model of its own; make the forward pass with "
-        "DistributedDataParallel::Forward(), and let all ranks make the same steps (or set "
-        "Checkpoints::Options::check_parameters to false)");
+        ": not all of their gradients were averaged; make the forward pass of each backward with "
+        "DistributedDataParallel::Forward(), and set find_unused_parameters where a parameter has "
+        "no part in a loss (or, where "
+        "ranks may differ, check_parameters in Checkpoints::Options to false)");
   }
 }
 

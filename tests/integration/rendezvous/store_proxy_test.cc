@@ -119,7 +119,7 @@ TEST_P(StoreProxyTest, AKeyThatIsTooLongIsToldToItsWorker) {
 // What is no message ends its own stream and nobody else's.
 TEST_P(StoreProxyTest, GarbageEndsItsStream) {
   auto other = Connect();
-  for (const std::string& garbage : {std::string("\xff\xff\xff\xff", 4), kHello + Request(18),
+  for (const std::string& garbage : {std::string("\xff\xff\xff\xff", 4), kHello + Request(19),
                                      kHello + Request(1, U64(~0ull))}) {
     RawWorker worker(dir_ / "s");
     worker.Write(garbage);

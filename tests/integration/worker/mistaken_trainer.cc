@@ -20,12 +20,14 @@ struct Net : torch::nn::Module {
 void Train(ddprun::World& world, const std::string& mistake, const std::string& folder) {
   torch::manual_seed(1);
   Net net;
-  if (mistake != "unused") net.unused->weight.set_requires_grad(false);
-  if (mistake != "unused") net.unused->bias.set_requires_grad(false);
-  DistributedDataParallel ddp(world, net);
+  const bool outside = mistake == "outside";
+  if (!mistake.starts_with("unused") && !outside) net.unused->weight.set_requires_grad(false);
+  if (!mistake.starts_with("unused") && !outside) net.unused->bias.set_requires_grad(false);
+  DistributedDataParallel ddp(world, net, {.find_unused_parameters = outside});
   // With a rate of 0 the first step cannot tell whether gradients were averaged.
   torch::optim::SGD optimizer(net.parameters(), mistake == "no-forward-late" ? 0.0 : 0.1);
-  ddprun::Checkpoints saved(world, {.folder = folder});
+  ddprun::Checkpoints saved(world,
+                            {.folder = folder, .check_parameters = mistake != "unused-unchecked"});
   saved.Track("net", net);
   saved.Track("optimizer", optimizer);
   if (mistake == "second-checkpoints")
@@ -35,7 +37,8 @@ void Train(ddprun::World& world, const std::string& mistake, const std::string& 
     const at::Tensor batch = torch::full({8, 4}, 1.0 + world.rank());
     const auto forward = [&] { return net.used(batch).square().mean(); };
     const bool forgets = mistake.starts_with("no-forward");
-    const at::Tensor loss = forgets ? forward() : ddp.Forward(forward);
+    at::Tensor loss = forgets ? forward() : ddp.Forward(forward);
+    if (outside) loss = loss + net.unused(batch).square().mean();
     loss.backward({}, /*retain_graph=*/true);
     if (mistake == "twice") loss.backward();
     optimizer.step();

@@ -116,6 +116,10 @@ TEST_F(TcpStoreSessionTest, ABarrierThatIsCancelledHasCounted) {
   Send(two, Barrier("/b", 2));
   EXPECT_EQ(Got(two), "\0"s);
   EXPECT_EQ(Got(one), "") << "it was told already";
+  one.session.Receive(Barrier("/c", 2) + Request(12));  // before the store has answered
+  Serve(one);
+  EXPECT_EQ(Got(one), "\1");
+  EXPECT_EQ(Ask(Request(3, Text("/c"))), Text("1"));
 }
 
 TEST_F(TcpStoreSessionTest, ABarrierOfWhatIsNoNumberEndsTheConnection) {
@@ -276,7 +280,7 @@ TEST_F(TcpStoreSessionTest, WhatIsNoRequestEndsTheConnection) {
       {kHello + Request(1, Text("k"), U64(~0ull)), "a value of 18446744073709551615 bytes"},
       {kHello + Request(5, U64(kTcpStoreKeysMax + 1)), "131073 keys"},
       {kHello + Request(11, U64(~0ull)), "keys; at most"},
-      {kHello + Request(18, Text("k")), "opcode 18"},
+      {kHello + Request(19, Text("k")), "opcode 19"},
       {kHello + Request(255), "opcode 255"},
   };
   for (const auto& one_case : kCases) {
