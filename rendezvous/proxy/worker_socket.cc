@@ -29,7 +29,8 @@ constexpr std::uint64_t kWaker = 1;
 constexpr std::uint64_t kTcpListener = 2;
 constexpr std::uint64_t kFirstWorker = 3;
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+// Of a large request, which may have hundreds of keys.
+constexpr std::size_t kReadBytes = 16 * 1024;
 // Of small requests, of which each takes about as long as reading it: other clients wait for all
 // that one has sent and that is read in its turn.
 constexpr std::size_t kTurnBytes = 256;
