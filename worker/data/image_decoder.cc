@@ -3,14 +3,21 @@
 
 #include <png.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 // They need <cstdio> before them.
 #include <jerror.h>
 #include <jpeglib.h>
+
+#include "worker/data/bitmap.h"
+#include "worker/data/portable_map.h"
 
 namespace ddprun {
 namespace {
@@ -24,13 +31,43 @@ bool StartsWith(Bytes file, std::initializer_list<std::uint8_t> magic) {
 bool IsJpeg(Bytes file) { return StartsWith(file, {0xff, 0xd8, 0xff}); }
 bool IsPng(Bytes file) { return StartsWith(file, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}); }
 
-[[noreturn]] void NotAnImage() { throw ImageError("is neither a JPEG nor a PNG image"); }
+// Huffman codes have a bit at least, and a block of 64 pixels has one in its first scan at least.
+constexpr std::int64_t kJpegPixelsPerByteMax = 512;
+// 258 bytes of two bits each are the most that deflate can make of a byte.
+constexpr std::int64_t kDeflateRatioMax = 1032;
 
-void CheckSize(ImageSize size) {
-  if (size.height > 0 && size.width > 0 && size.width <= kImagePixelsMax / size.height) return;
-  throw ImageError("claims to be " + std::to_string(size.width) + "x" +
-                   std::to_string(size.height) + " pixels, and more than " +
-                   std::to_string(kImagePixelsMax) + " are not taken for an image");
+// Kinds of files that are found under an image's name and are not read.
+struct OtherKind {
+  const char* name;
+  std::size_t at;
+  std::string_view magic;
+};
+constexpr std::array<OtherKind, 13> kOtherKinds = {{
+    {"a WebP image", 8, "WEBP"},
+    {"a GIF image", 0, "GIF8"},
+    {"a TIFF image", 0, {"II*\0", 4}},
+    {"a TIFF image", 0, {"MM\0*", 4}},
+    {"an AVIF image", 4, "ftypavif"},
+    {"an HEIF image", 4, "ftyp"},
+    {"a JPEG 2000 image", 4, "jP  "},
+    {"a JPEG XL image", 4, "JXL "},
+    {"a PBM image", 0, "P1"},
+    {"a PBM image", 0, "P4"},
+    {"an SVG image", 0, "<svg"},
+    {"a page of HTML or XML", 0, "<"},
+    {"a PDF document", 0, "%PDF"},
+}};
+
+[[noreturn]] void NotAnImage(Bytes file) {
+  constexpr char kRead[] = "JPEG, PNG, PPM, PGM or BMP";
+  if (file.empty()) throw ImageError("is empty");
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  for (const OtherKind& kind : kOtherKinds) {
+    if (text.size() < kind.at || !text.substr(kind.at).starts_with(kind.magic)) continue;
+    throw ImageError(std::string("is ") + kind.name + ", but must be " + kRead,
+                     "convert it to JPEG or PNG or remove the file");
+  }
+  throw ImageError(std::string("is no image: must be ") + kRead);
 }
 
 // libjpeg reports an error by a call that must not return: jumps to the caller's setjmp.
@@ -92,8 +129,7 @@ struct JpegReader {
     if (setjmp(errors.back) != 0) return false;
     info.scale_num = 1;
     info.scale_denom = static_cast<unsigned>(denominator);
-    const bool four = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
-    info.out_color_space = four ? JCS_CMYK : JCS_RGB;
+    info.out_color_space = has_inks() ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(&info);
     return true;
   }
@@ -113,6 +149,9 @@ struct JpegReader {
   }
 
   ImageSize size() const { return {info.image_height, info.image_width}; }
+  bool has_inks() const {
+    return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  }
 };
 
 // Inks are inverted in the file, as Adobe's programs store them; 255 is none. Pillow and
@@ -127,17 +166,33 @@ void CmykToRgb(const std::vector<std::uint8_t>& cmyk, std::vector<std::uint8_t>&
   }
 }
 
+// Of one pixel in the file: colours, inks where these are read first, and where there are several
+// scans the coefficients of all pixels.
+double JpegBytesPerPixel(JpegReader& reader, int denominator) {
+  const double out = reader.has_inks() ? 7 : 3;
+  const double kept = jpeg_has_multiple_scans(&reader.info) ? 2.0 * reader.info.num_components : 0;
+  return out / (denominator * denominator) + kept;
+}
+
 // Nothing is allocated for an image before its size was checked.
-template <class Reader>
-ImageSize OpenImage(Reader& reader, Bytes file) {
+ImageSize OpenJpeg(JpegReader& reader, Bytes file) {
   if (!reader.ReadHeader(file)) reader.Fail();
-  CheckSize(reader.size());
-  return reader.size();
+  const ImageSize size = reader.size();
+  CheckImageSize(size, JpegBytesPerPixel(reader, kJpegDenominatorMax));
+  const auto bytes = static_cast<std::int64_t>(file.size());
+  if (!reader.info.arith_code && size.height * size.width / kJpegPixelsPerByteMax > bytes)
+    throw ImageError("is damaged (cut off: claims to be " + std::to_string(size.width) + "x" +
+                     std::to_string(size.height) + " pixels)");
+  return size;
 }
 
 RgbImage DecodeJpeg(Bytes file, int denominator) {
   JpegReader reader;
-  OpenImage(reader, file);
+  const ImageSize whole = OpenJpeg(reader, file);
+  const auto pixels = static_cast<double>(whole.height * whole.width);
+  while (denominator < kJpegDenominatorMax &&
+         pixels * JpegBytesPerPixel(reader, denominator) > static_cast<double>(kImageBytesMax))
+    denominator *= 2;
   if (!reader.Start(denominator)) reader.Fail();
   const std::size_t height = reader.info.output_height;
   const std::size_t width = reader.info.output_width;
@@ -228,9 +283,20 @@ struct PngReader {
   }
 };
 
+ImageSize OpenPng(PngReader& reader, Bytes file) {
+  if (!reader.ReadHeader(file)) reader.Fail();
+  const ImageSize size = reader.size();
+  CheckImageSize(size, 3);
+  const auto row_bytes = static_cast<std::int64_t>(png_get_rowbytes(reader.png, reader.info));
+  if (size.height * row_bytes / kDeflateRatioMax > static_cast<std::int64_t>(file.size()))
+    throw ImageError("is damaged (cut off: claims to be " + std::to_string(size.width) + "x" +
+                     std::to_string(size.height) + " pixels)");
+  return size;
+}
+
 RgbImage DecodePng(Bytes file) {
   PngReader reader;
-  const ImageSize size = OpenImage(reader, file);
+  const ImageSize size = OpenPng(reader, file);
   const std::size_t row_bytes = static_cast<std::size_t>(size.width) * 3;
   RgbImage image{size,
                  std::vector<std::uint8_t>(static_cast<std::size_t>(size.height) * row_bytes)};
@@ -240,19 +306,31 @@ RgbImage DecodePng(Bytes file) {
 
 }  // namespace
 
+bool HasImageEnding(const std::filesystem::path& path) {
+  std::string ending = path.extension();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::string_view kOnes[] = {".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".pnm", ".bmp"};
+  return std::find(std::begin(kOnes), std::end(kOnes), ending) != std::end(kOnes);
+}
+
 ImageSize ReadImageSize(Bytes file) {
   if (IsPng(file)) {
     PngReader reader;
-    return OpenImage(reader, file);
+    return OpenPng(reader, file);
   }
-  if (!IsJpeg(file)) NotAnImage();
+  if (IsPortableMap(file)) return ReadPortableMapSize(file);
+  if (IsBitmap(file)) return ReadBitmapSize(file);
+  if (!IsJpeg(file)) NotAnImage(file);
   JpegReader reader;
-  return OpenImage(reader, file);
+  return OpenJpeg(reader, file);
 }
 
 RgbImage DecodeImage(Bytes file, int denominator) {
   if (IsPng(file)) return DecodePng(file);
-  if (!IsJpeg(file)) NotAnImage();
+  if (IsPortableMap(file)) return DecodePortableMap(file);
+  if (IsBitmap(file)) return DecodeBitmap(file);
+  if (!IsJpeg(file)) NotAnImage(file);
   return DecodeJpeg(file, denominator);
 }
 

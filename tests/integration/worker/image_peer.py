@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The other side of image_decoder_test.cc: writes pictures into a folder, and beside each NAME.png or NAME.jpg its pixels
 as Pillow sees them (NAME.rgb: three bytes a pixel). The PNG files are of PngSuite's kinds (http://www.schaik.com/pngsuite).
-Where torchvision is installed, its pixels must be the same."""
+Where torchvision is installed, its pixels must be the same. Files of other kinds are NAME.damaged."""
 
 import importlib.util
 import io
@@ -98,7 +98,7 @@ class Corpus:
         self.write(f"{name}.png", file, expected)
 
     def write(self, name, file, expected):
-        if importlib.util.find_spec("torchvision"):
+        if name.endswith((".jpg", ".png")) and importlib.util.find_spec("torchvision"):
             assert numpy.array_equal(torchvisions(file), expected), name
         path = self.folder / name
         path.write_bytes(file)
@@ -228,9 +228,92 @@ def write_jpegs(corpus):
             corpus.write(f"{name}-unmarked.jpg", data, pillow(data))
 
 
+def saved(mode, pixels, kind, **options):
+    file = io.BytesIO()
+    Image.fromarray(pixels, mode).save(file, kind, **options)
+    return file.getvalue()
+
+
+def write_netpbm(corpus):
+    """PPM and PGM: from Pillow, and with other largest samples, as text, and with comments."""
+    rgb = corpus.samples(COLOURS, 8)[:, :, :3].astype(numpy.uint8)
+    grey = rgb[:, :, 0]
+    height, width = grey.shape
+    files = {"pillow.ppm": saved("RGB", rgb, "PPM"), "pillow-grey.pgm": saved("L", grey, "PPM")}
+    for most in (1, 3, 100, 254, 255, 300, 1023, 65535):
+        samples = corpus.numbers.randint(0, most + 1, (height, width, 3))
+        data = samples.astype(">u2" if most > 255 else ">u1")
+        text = b"\n".join(b" ".join(b"%d" % value for value in row.reshape(-1)) for row in samples)
+        files[f"binary-{most}.ppm"] = b"P6 %d %d\n# a comment\n%d\n" % (width, height, most) + data.tobytes()
+        files[f"text-{most}.ppm"] = b"P3\n#c\n%d %d #d\n%d\n" % (width, height, most) + text
+        if most < 256:  # Pillow cuts a grey image with more off at 255
+            files[f"binary-{most}-grey.pgm"] = b"P5 %d %d %d " % (width, height, most) + data[:, :, 0].tobytes()
+            grey_text = b" ".join(b"%d" % value for value in samples[:, :, 0].reshape(-1))
+            files[f"text-{most}-grey.pgm"] = b"P2 %d %d %d " % (width, height, most) + grey_text
+    for name, file in files.items():
+        corpus.write(f"netpbm-{name}", file, pillow(file))
+
+
+def bitmap(width, height, bits, rows, *, header=40, palette=b"", masks=b"", compression=0, colours=0):
+    if header == 12:
+        fields = struct.pack("<IHHHH", 12, width, height, 1, bits)
+    else:
+        fields = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, compression, len(rows), 0, 0, colours, 0)
+        fields += masks[: header - 40] + bytes(header - 40 - len(masks[: header - 40]))
+        fields += masks if header == 40 else b""
+    offset = 14 + len(fields) + len(palette)
+    return struct.pack("<2sIHHI", b"BM", offset + len(rows), 0, 0, offset) + fields + palette + rows
+
+
+def write_bitmaps(corpus):
+    """BMP of all depths, from the top and from the bottom, with masks and with headers of several lengths."""
+    numbers = corpus.numbers
+    files = {f"pillow-{mode}": saved(mode, numbers.randint(0, 256, shape).astype(numpy.uint8), "BMP")
+             for mode, shape in {"L": (9, 7), "RGB": (9, 7, 3), "RGBA": (9, 7, 4)}.items()}
+    one = Image.fromarray(numbers.randint(0, 256, (9, 7)).astype(numpy.uint8), "L").convert("1")
+    files["pillow-1"] = (data := io.BytesIO(), one.save(data, "BMP"))[0].getvalue()
+    width, height = 7, 5
+    for bits in (1, 4, 8, 16, 24, 32):
+        rows = numbers.bytes((width * bits + 31) // 32 * 4 * height)
+        palette = numbers.bytes(4 << bits) if bits <= 8 else b""
+        files[f"{bits}"] = bitmap(width, height, bits, rows, palette=palette)
+        files[f"{bits}-down"] = bitmap(width, -height, bits, rows, palette=palette)
+        if bits not in (16, 32):  # which OS/2 has not
+            old = b"".join(palette[i : i + 3] for i in range(0, len(palette), 4))
+            files[f"{bits}-old"] = bitmap(width, height, bits, rows, header=12, palette=old)
+    masked = {
+        "565": (16, (0xF800, 0x7E0, 0x1F)),
+        "555": (16, (0x7C00, 0x3E0, 0x1F)),
+        "bgrx": (32, (0xFF0000, 0xFF00, 0xFF)),
+        "rgba": (32, (0xFF, 0xFF00, 0xFF0000, 0xFF000000)),
+    }
+    for name, (bits, masks) in masked.items():
+        rows = numbers.bytes((width * bits + 31) // 32 * 4 * height)
+        packed_masks = struct.pack(f"<{len(masks)}I", *masks)
+        for header in (40, 56, 108, 124) if len(masks) == 3 else (56, 108, 124):
+            files[f"{name}-{header}"] = bitmap(width, height, bits, rows, header=header, masks=packed_masks, compression=3)
+    for name, file in files.items():
+        corpus.write(f"bitmap-{name}.bmp", file, pillow(file))
+    few = bitmap(width, height, 8, bytes(8 * height), palette=numbers.bytes(4 * 10), colours=10)
+    corpus.write("bitmap-few-colours.bmp", few, pillow(few))
+
+
+def write_other_kinds(folder):
+    """What Pillow reads and the decoder refuses, under whatever name it is found."""
+    pixels = numpy.zeros((8, 8, 3), numpy.uint8)
+    files = {kind: saved("RGB", pixels, kind) for kind in ("GIF", "TIFF", "WEBP")}
+    files["PBM"] = (data := io.BytesIO(), Image.new("1", (8, 8)).save(data, "PPM"))[0].getvalue()
+    files["RLE"] = bitmap(8, 1, 8, b"\x08\0\0\1", palette=bytes(1024), compression=1)
+    for kind, file in files.items():
+        (folder / f"{kind}.damaged").write_bytes(file)
+
+
 if __name__ == "__main__":
     FOLDER = pathlib.Path(sys.argv[1])
     CORPUS = Corpus(FOLDER)
     write_pngs(CORPUS)
     write_jpegs(CORPUS)
     write_damaged_pngs(FOLDER)
+    write_netpbm(CORPUS)
+    write_bitmaps(CORPUS)
+    write_other_kinds(FOLDER)

@@ -29,6 +29,31 @@ inline RgbImage Gradient(std::int64_t height, std::int64_t width, int blue = 100
   return image;
 }
 
+// Of any size with little memory: a row is written again and again.
+inline std::string OneColourJpeg(ImageSize size, std::uint8_t grey) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* out = nullptr;
+  unsigned long bytes = 0;
+  jpeg_mem_dest(&info, &out, &bytes);
+  info.image_width = static_cast<JDIMENSION>(size.width);
+  info.image_height = static_cast<JDIMENSION>(size.height);
+  info.input_components = 1;
+  info.in_color_space = JCS_GRAYSCALE;
+  jpeg_set_defaults(&info);
+  jpeg_start_compress(&info, TRUE);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width), grey);
+  JSAMPROW row = pixels.data();
+  while (info.next_scanline < info.image_height) jpeg_write_scanlines(&info, &row, 1);
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  std::string file(reinterpret_cast<char*>(out), bytes);
+  std::free(out);
+  return file;
+}
+
 // `format` is one of libpng's PNG_FORMAT_*, and `pixels` are in it.
 inline std::string Png(const void* pixels, ImageSize size, std::uint32_t format) {
   png_image info{};
