@@ -65,7 +65,10 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   const auto world = World::Join(env, options);
   model->to(world->device());
   Console console(ConsoleOptions(env));
-  if (world->rank() == 0 && !world->device_note().empty()) console.Line(world->device_note());
+  if (world->rank() == 0) {
+    for (const std::string& note : data.notes) console.Line(note);
+    if (!world->device_note().empty()) console.Line(world->device_note());
+  }
   {
     DataParallel strategy(*world, *model, {.autocast = PrecisionOf(arguments, world->device())});
     strategy.Evaluate();

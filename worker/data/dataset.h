@@ -76,6 +76,7 @@ struct Dataset {
   std::vector<float> mean;  // of each channel, for values in [0, 1]
   std::vector<float> std;
   std::vector<std::string> class_names = {};  // by label; empty: not known
+  std::vector<std::string> notes = {};        // lines for people: what of the data is not used
 
   SampleShape shape() const { return train->shape(); }
 };

@@ -6,12 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "proto/input_file.h"
 #include "proto/json_text.h"
@@ -30,32 +31,6 @@ constexpr double kAreaMin = 0.08;
 constexpr int kCropAttempts = 10;
 constexpr std::int64_t kSideMax = 8192;  // 800 MB of one image
 constexpr std::size_t kFileBytesMax = 1u << 30;
-constexpr char kDamagedMove[] = "replace or remove the file";
-
-bool IsImageName(const fs::path& path) {
-  std::string extension = path.extension();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
-// Names in `folder` that `wanted` takes, in their order. Hidden ones are none.
-template <typename Wanted>
-std::vector<std::string> Names(const fs::path& folder, Wanted wanted) {
-  std::error_code error;
-  fs::directory_iterator entries(folder, error);
-  std::vector<std::string> names;
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename();
-    if (name[0] != '.' && wanted(*entries)) names.push_back(name);
-  }
-  if (error) {
-    throw DataError(folder.string() + ": " + error.message() +
-                    "; pass as --data-dir a folder that has train/CLASS/ and val/CLASS/");
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 double Uniform(SplitMix64& random, double low, double high) {
   return low + (high - low) * static_cast<double>(random.Next() >> 11) * 0x1p-53;
@@ -69,7 +44,7 @@ std::int64_t UpTo(SplitMix64& random, std::int64_t most) {
 // than the `side` that is made of them.
 int Denominator(std::int64_t pixels, std::int64_t side) {
   int denominator = 1;
-  while (denominator < 8 && pixels / (2 * denominator) >= side) denominator *= 2;
+  while (denominator < kJpegDenominatorMax && pixels / (2 * denominator) >= side) denominator *= 2;
   return denominator;
 }
 
@@ -129,6 +104,21 @@ at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t side) {
   return Middle(Middle(resized, 0, side), 1, side);
 }
 
+// Which classes have no test images, if any: a note.
+std::string Untested(const ImageFiles& test, const std::vector<std::string>& classes) {
+  std::vector<bool> tested(classes.size(), false);
+  for (std::int64_t i = 0; i < test.size(); ++i)
+    tested[static_cast<std::size_t>(test.Label(i))] = true;
+  const auto count = std::count(tested.begin(), tested.end(), false);
+  if (count == 0) return "";
+  const auto first =
+      static_cast<std::size_t>(std::find(tested.begin(), tested.end(), false) - tested.begin());
+  return (count == 1 ? "class " + classes[first] + " has"
+                     : std::to_string(count) + " of " + std::to_string(classes.size()) +
+                           " classes (the first: " + classes[first] + ") have") +
+         " no test images in " + test.folder() + "; the test accuracy is that of the others";
+}
+
 }  // namespace
 
 CropBox RandomCrop(ImageSize size, const Draw& draw) {
@@ -151,50 +141,21 @@ CropBox RandomCrop(ImageSize size, const Draw& draw) {
   return {(size.height - h) / 2, (size.width - w) / 2, h, w, mirrored};
 }
 
-ImageFolder::ImageFolder(std::string folder, Options options)
-    : folder_(std::move(folder)), options_(std::move(options)) {
-  classes_ = Names(folder_, [](const fs::directory_entry& entry) {
-    std::error_code error;
-    return entry.is_directory(error);
-  });
-  if (classes_.empty()) {
-    throw DataError(folder_ + ": has no folders, but each class of images must be one; make " +
-                    folder_ + "/CLASS/ and put its images there");
-  }
-  for (std::size_t label = 0; label < classes_.size(); ++label) {
-    const auto files = Names(fs::path(folder_) / classes_[label],
-                             [](const auto& entry) { return IsImageName(entry.path()); });
-    if (files.empty()) {
-      throw DataError(folder_ + "/" + classes_[label] +
-                      ": has no .jpg, .jpeg or .png file; put the class's images there or remove "
-                      "the folder");
-    }
-    for (const auto& name : files) {
-      images_.push_back({names_.size(), static_cast<std::uint32_t>(name.size()),
-                         static_cast<std::uint32_t>(label)});
-      names_ += name;
-    }
-  }
+std::string ImageFolder::Read(std::int64_t index) const {
+  absl::StatusOr<std::string> file = ReadRegularFile(Path(index), kFileBytesMax);
+  if (file.ok()) return *std::move(file);
+  Fail(index, ImageError(std::string(file.status().message())));
 }
 
-std::string ImageFolder::Path(std::int64_t index) const {
-  const Image& image = images_[static_cast<std::size_t>(index)];
-  return folder_ + "/" + classes_[image.label] + "/" +
-         names_.substr(image.name_begin, image.name_size);
-}
-
-std::int64_t ImageFolder::Label(std::int64_t index) const {
-  return images_[static_cast<std::size_t>(index)].label;
+void ImageFolder::Fail(std::int64_t index, const ImageError& error) const {
+  throw DataError(Path(index) + ": " + error.what() + "; " + error.next_move);
 }
 
 void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last,
                         float* out) const {
-  const std::string path = Path(index);
   const std::int64_t side = options_.side;
-  const absl::StatusOr<std::string> file = ReadRegularFile(path, kFileBytesMax);
-  if (!file.ok())
-    throw DataError(path + ": " + std::string(file.status().message()) + "; " + kDamagedMove);
-  const std::span bytes(reinterpret_cast<const std::uint8_t*>(file->data()), file->size());
+  const std::string file = Read(index);
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
   at::Tensor seen;
   bool mirrored = false;
   try {
@@ -208,7 +169,7 @@ void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last
     seen = seen.contiguous();
     mirrored = box.mirrored;
   } catch (const ImageError& error) {
-    throw DataError(path + ": " + error.what() + "; " + kDamagedMove);
+    Fail(index, error);
   }
   const auto* pixels = seen.const_data_ptr<std::uint8_t>();
   const std::int64_t pixel_stride = channels_last ? 3 : 1;
@@ -237,22 +198,21 @@ Dataset OpenImageFolder(const DatasetOptions& options) {
   }
   const fs::path root = options.directory;
   const bool val = fs::is_directory(root / "val") || !fs::is_directory(root / "test");
+  const fs::path test_folder = root / (val ? "val" : "test");
   Dataset set{.mean = {kMean.begin(), kMean.end()}, .std = {kStd.begin(), kStd.end()}};
-  const ImageFolder::Options shown{.side = options.input_size, .mean = set.mean, .std = set.std};
-  const auto train = std::make_shared<ImageFolder>(root / "train", shown);
-  const auto test = std::make_shared<ImageFolder>(root / (val ? "val" : "test"), shown);
-  if (train->classes() != test->classes()) {
-    const auto [a, b] = std::mismatch(train->classes().begin(), train->classes().end(),
-                                      test->classes().begin(), test->classes().end());
-    const bool not_in_test = b == test->classes().end() || (a != train->classes().end() && *a < *b);
-    throw DataError((not_in_test ? test : train)->folder() + ": has no class " +
-                    (not_in_test ? *a : *b) + ", which is in " +
-                    (not_in_test ? train : test)->folder() + "; both must have the same folders");
+  const std::vector<std::string> folders = ListClasses(root / "train");
+  for (const std::string& name : folders) set.class_names.push_back(Utf8Name(name));
+  set.classes = static_cast<std::int64_t>(folders.size());
+  PassedOver others;
+  ImageFiles train = ListTrainingImages(root / "train", folders, others);
+  ImageFiles test = (IsAnnotated(test_folder) ? ListAnnotatedImages : ListTestImages)(
+      test_folder, folders, others);
+  for (const std::string& note : {Untested(test, set.class_names), others.Sentence()}) {
+    if (!note.empty()) set.notes.push_back(note);
   }
-  set.classes = static_cast<std::int64_t>(train->classes().size());
-  for (const std::string& name : train->classes()) set.class_names.push_back(Utf8Name(name));
-  set.train = train;
-  set.test = test;
+  const ImageFolder::Options shown{.side = options.input_size, .mean = set.mean, .std = set.std};
+  set.train = std::make_shared<ImageFolder>(std::move(train), shown);
+  set.test = std::make_shared<ImageFolder>(std::move(test), shown);
   return set;
 }
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of JPEG and PNG files laid out as ImageNet: train/CLASS/*.jpg and val/CLASS/*.jpg, or
-// test/ instead of val/. Classes are the names of the folders, sorted. Files are decoded on demand
-// in the loader's threads.
+// A folder of images laid out as ImageNet: train/CLASS/*.jpg and val/CLASS/*.jpg, or test/ instead
+// of val/. Classes are the names of the folders in train/, sorted; images may lie in folders below
+// a class's. Files are decoded on demand in the loader's threads.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/data/dataset.h"
-#include "worker/data/image_decoder.h"
+#include "worker/data/rgb_image.h"
+#include "worker/datasets/image_files.h"
 
 namespace ddprun {
 
@@ -38,38 +40,33 @@ class ImageFolder : public SampleSet {
     std::vector<float> std;
   };
 
-  // `folder` is train/ or val/. Throws DataError: no such folder, no class, a class without images.
-  ImageFolder(std::string folder, Options options);
+  ImageFolder(ImageFiles files, Options options)
+      : files_(std::move(files)), options_(std::move(options)) {}
 
-  const std::vector<std::string>& classes() const { return classes_; }
-  const std::string& folder() const { return folder_; }
-  std::string Path(std::int64_t index) const;
+  std::string Path(std::int64_t index) const { return files_.Path(index); }
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(images_.size()); }
-  std::int64_t Label(std::int64_t index) const override;
+  std::int64_t size() const override { return files_.size(); }
+  std::int64_t Label(std::int64_t index) const override { return files_.Label(index); }
   SampleShape shape() const override { return {3, options_.side, options_.side}; }
 
   // With a draw RandomCrop(), else the middle of what torchvision's
-  // Resize(EvaluationShorterSide(side)) gives. A JPEG that is to be made smaller is decoded smaller.
+  // Resize(EvaluationShorterSide(side)) gives. A JPEG that is to be made smaller is decoded
+  // smaller.
   void Write(std::int64_t index, const Draw* draw, bool channels_last, float* out) const override;
 
  private:
-  // Names lie one after another in one string: an ImageNet's are 26 MB so.
-  struct Image {
-    std::uint64_t name_begin;
-    std::uint32_t name_size;
-    std::uint32_t label;
-  };
+  // The bytes of the file. Throws DataError.
+  std::string Read(std::int64_t index) const;
+  // Throws DataError.
+  [[noreturn]] void Fail(std::int64_t index, const ImageError& error) const;
 
-  const std::string folder_;
+  const ImageFiles files_;
   const Options options_;
-  std::vector<std::string> classes_;
-  std::string names_;
-  std::vector<Image> images_;
 };
 
-// The folder `options.directory`, images of input_size pixels a side. Throws DataError, also if
-// train/ and val/ differ in their classes.
+// The folder `options.directory`, images of input_size pixels a side. The test images are those
+// of val/ or test/, or of val/images/ with their classes in val/val_annotations.txt (Tiny
+// ImageNet). Throws DataError. What is passed over, and classes without test images, are notes.
 Dataset OpenImageFolder(const DatasetOptions& options);
 
 }  // namespace ddprun

@@ -84,6 +84,7 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
         config.model);
   if (world.rank() == 0 && !goes_on) {
     console.Line(OpeningLine(config, data, world, *model));
+    for (const std::string& note : data.notes) console.Line(note);
     if (!world.device_note().empty()) console.Line(world.device_note());
     if (config.model == "netresdeep" && config.shared_blocks) console.Line(kSharedBlocksNote);
   }

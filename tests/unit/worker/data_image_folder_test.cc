@@ -45,7 +45,7 @@ TEST_F(ImageFolderTest, ClassesAndFilesAreInTheirNamesOrder) {
   EXPECT_EQ(set.classes, 2);
   ASSERT_EQ(set.train->size(), 3);
   const auto& train = dynamic_cast<const ImageFolder&>(*set.train);
-  EXPECT_THAT(train.classes(), ElementsAre("cat", "dog"));
+  EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_EQ(train.Path(1), files_.Path("train/dog/a.png"));
   for (const auto& [index, label, blue] : {std::tuple{0, 0, 90}, {1, 1, 60}, {2, 1, 30}}) {
     EXPECT_EQ(set.train->Label(index), label);
@@ -141,17 +141,98 @@ TEST_F(ImageFolderTest, FaultsOfTheFolderAreToldWithTheNextMove) {
   EXPECT_THAT(MessageOf<DataError>(
                   [&] { OpenImageFolder({.directory = files_.folder(), .input_size = 100'000}); }),
               HasSubstr("--input-size 100000"));
-  std::filesystem::create_directories(files_.Path("val/ape"));
-  EXPECT_THAT(Fault(), AllOf(HasSubstr("val/ape"), HasSubstr("no .jpg")));
+  std::filesystem::create_directories(files_.Path("train/ape"));
+  EXPECT_THAT(Fault(), AllOf(HasSubstr("train/ape: has no .jpg"), HasSubstr("; put the class's")));
+  files_.Write("train/ape/1.webp", "a WebP image");
+  EXPECT_THAT(Fault(), HasSubstr("1 .webp (the first: " + files_.Path("train/ape/1.webp")));
+  std::filesystem::remove_all(files_.Path("train/ape"));
   files_.Write("val/ape/1.png", Png(Gradient(4, 4)));
-  EXPECT_THAT(Fault(), AllOf(HasSubstr("/train: has no class ape"), HasSubstr("/val;")));
+  EXPECT_THAT(Fault(), AllOf(HasSubstr("val/ape has test images of a class that has no training"),
+                             HasSubstr("; add those, or remove")));
   std::filesystem::remove_all(files_.Path("val/ape"));
   std::filesystem::remove_all(files_.Path("val/dog"));
-  EXPECT_THAT(Fault(), AllOf(HasSubstr("/val: has no class dog"), HasSubstr("/train;")));
+  std::filesystem::remove(files_.Path("val/cat/2.png"));
+  EXPECT_THAT(Fault(), HasSubstr("/val: has no test image of any class; put some into"));
   std::filesystem::remove_all(files_.Path("val/cat"));
   EXPECT_THAT(Fault(), AllOf(HasSubstr("/val: has no folders"), HasSubstr("CLASS")));
   std::filesystem::remove_all(files_.Path("val"));
   EXPECT_THAT(Fault(), HasSubstr("/val: No such file"));
+}
+
+// As torchvision's ImageFolder: by folder, then by name.
+TEST_F(ImageFolderTest, ImagesInFoldersBelowAClassAreItsImages) {
+  const std::string image = Png(Gradient(8, 8));
+  for (const char* name : {"train/cat/images/1.PNG", "train/cat/b/c/2.png", "train/cat/z.png",
+                           "train/cat/.cache/3.png", "train/dog/c.jpg/4.png"})
+    files_.Write(name, image);
+  std::filesystem::create_directory_symlink(files_.Path("val/cat"), files_.Path("train/dog/link"));
+  const Dataset set = Open();
+  const auto& train = dynamic_cast<const ImageFolder&>(*set.train);
+  std::vector<std::string> paths;
+  for (std::int64_t i = 0; i < train.size(); ++i)
+    paths.push_back(train.Path(i).substr(files_.Path("train/").size()));
+  EXPECT_THAT(paths, ElementsAre("cat/x.jpg", "cat/z.png", "cat/b/c/2.png", "cat/images/1.PNG",
+                                 "dog/a.png", "dog/b.JPEG", "dog/c.jpg/4.png", "dog/link/2.png"));
+  EXPECT_EQ(train.Label(3), 0);
+  EXPECT_EQ(train.Label(4), 1);
+}
+
+TEST_F(ImageFolderTest, ALinkToAFolderAboveIsAFault) {
+  std::filesystem::create_directory_symlink(files_.Path("train"), files_.Path("train/cat/again"));
+  EXPECT_THAT(Fault(), AllOf(HasSubstr("cat/again/cat/again"), HasSubstr("more than 16 folders"),
+                             HasSubstr("; remove the symbolic link")));
+}
+
+TEST_F(ImageFolderTest, AClassMayHaveNoTestImages) {
+  EXPECT_THAT(Open().notes, ElementsAre(HasSubstr("1 .txt")));
+  std::filesystem::remove(files_.Path("val/cat/2.png"));
+  const auto is_told = ElementsAre("class cat has no test images in " + files_.Path("val") +
+                                       "; the test accuracy is that of the others",
+                                   HasSubstr("1 .txt"));
+  EXPECT_THAT(Open().notes, is_told);
+  std::filesystem::remove(files_.Path("val/cat"));
+  const Dataset set = Open();
+  EXPECT_THAT(set.notes, is_told);
+  ASSERT_EQ(set.test->size(), 1);
+  EXPECT_EQ(set.test->Label(0), 1) << "the label is that of the training images";
+  files_.Write("train/ape/1.png", Png(Gradient(4, 4)));
+  EXPECT_THAT(Open().notes[0], HasSubstr("2 of 3 classes (the first: ape) have no test images"));
+}
+
+TEST_F(ImageFolderTest, FilesOfOtherKindsAreCounted) {
+  for (const char* name : {"train/cat/2.webp", "train/cat/1.WEBP", "val/dog/more/3.gif",
+                           "val/dog/nothing", "val/cat/.hidden.webp"})
+    files_.Write(name, "no image");
+  EXPECT_THAT(Open().notes,
+              ElementsAre("5 files are passed over, being no .jpg, .jpeg, .png, .ppm, .pgm, .pnm "
+                          "or .bmp: 2 .webp, 1 without an ending, 1 .gif, 1 .txt (the first: " +
+                          files_.Path("train/cat/1.WEBP") + ")"));
+  for (const char* ending : {"a", "b", "c"}) files_.Write(std::string("val/dog/1.") + ending, "");
+  EXPECT_THAT(Open().notes[0], HasSubstr("1 .c, 2 more kinds (the first"));
+}
+
+// Tiny ImageNet's val/.
+TEST_F(ImageFolderTest, TestImagesMayHaveTheirClassesInAList) {
+  std::filesystem::remove_all(files_.Path("val"));
+  files_.Write("val/images/val_0.JPEG", Jpeg(Gradient(8, 8)));
+  files_.Write("val/images/val_1.JPEG", Jpeg(Gradient(8, 8)));
+  const auto list = [this](const std::string& lines) {
+    files_.Write("val/val_annotations.txt", lines);
+  };
+  list("val_1.JPEG\tdog\t0\t0\t62\t62\nval_0.JPEG\tcat\t1\t1\t9\t9\n");
+  const Dataset set = Open();
+  ASSERT_EQ(set.test->size(), 2);
+  EXPECT_EQ(set.test->Label(0), 1);
+  EXPECT_EQ(dynamic_cast<const ImageFolder&>(*set.test).Path(1),
+            files_.Path("val/images/val_0.JPEG"));
+  list("val_1.JPEG\tdog\nval_0.JPEG\tape\n");
+  EXPECT_THAT(Fault(), AllOf(HasSubstr("val_annotations.txt: line 2 is not"), HasSubstr("; get")));
+  list("val_1.JPEG\tdog\nval_1.JPEG\tdog\n");
+  EXPECT_THAT(Fault(), HasSubstr("line 2 names val_1.JPEG, which is not in images/"));
+  list("val_1.JPEG\tdog\n");
+  EXPECT_THAT(Fault(), HasSubstr("has no line for val_0.JPEG; get"));
+  list("no tabulator\n");
+  EXPECT_THAT(Fault(), HasSubstr("line 1 is not FILE<tab>CLASS"));
 }
 
 // In the middle of an epoch, in a loader's thread.
