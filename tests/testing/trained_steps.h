@@ -103,7 +103,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
     feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
                                      world.device(), strategy.image_type());
   } else {
-    feed = std::make_unique<LoaderFeed>(config, *data.train, world);
+    feed = std::make_unique<LoaderFeed>(config, data, world);
   }
   TrainStep step(parts, std::move(feed), how == How::kReplayed ? make_graph : nullptr);
   Trained trained;

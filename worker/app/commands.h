@@ -35,6 +35,8 @@ void RunTrain(const CommandContext& context);
 void RunEval(const CommandContext& context);
 // `train export`: a trained model in a format of another program.
 void RunExport(const CommandContext& context);
+// `train check`: whether all images of a data set can be read.
+void RunCheck(const CommandContext& context);
 // `train compare`: the same work plain, data-parallel and as a pipeline, and a table of the three.
 void RunCompare(const CommandContext& context);
 // `train tune`: tries batch sizes, memory formats and numbers of loader threads on this machine, and

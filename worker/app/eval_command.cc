@@ -75,6 +75,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
     const auto feed = MakeTestFeed(config, data, *world, strategy.shard(), strategy.image_type());
     const Evaluation result = ddprun::Evaluate(config, *world, strategy, *feed).value();
     if (world->rank() == 0) {
+      const std::string left_out = LeftOut(result, *feed);
+      if (!left_out.empty()) console.Line(left_out);
       console.Line(ToTable({{"model", Describe(arguments.file())},
                             {"data set", config.dataset},
                             {"test accuracy", Fixed(100 * result.accuracy(), 2) + " % (" +

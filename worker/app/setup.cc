@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "proto/version.h"
 #include "worker/config/config.h"
+#include "worker/data/damaged_samples.h"
 #include "worker/distributed/device_agreement.h"
 #include "worker/kernels/kernels.h"
 #include "worker/parallel/precision.h"
@@ -83,6 +87,10 @@ Dataset OpenDataset(const Config& config) {
     throw UsageError(
         "--tta mirror-translate needs images of at least 2x2 pixels, which --dataset " +
         config.dataset + " has not; choose --tta off");
+  if (config.skip_damaged) {
+    data.damaged = std::make_shared<DamagedSamples>(
+        [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); });
+  }
   return data;
 }
 

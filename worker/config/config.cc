@@ -240,6 +240,9 @@ const std::vector<Setting>& Settings() {
        "the data set; with --model linear the default is random"},
       {"data-dir", &Config::data_dir, kModel, kOwn,
        "folder of the data set's files; each data set has a default"},
+      {"skip-damaged", &Config::skip_damaged, kModel, kRun,
+       "go on without images that are damaged: another one takes its place in training, and an "
+       "evaluation leaves it out"},
       {"augment", &Config::augment, kModel, kTraining,
        "shift and mirror training images at random"},
       {"crop-padding", &Config::crop_padding, kModel, kTraining,

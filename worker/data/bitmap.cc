@@ -22,7 +22,7 @@ enum Compression : std::uint32_t { kNone = 0, kRuns8 = 1, kRuns4 = 2, kMasks = 3
 [[noreturn]] void CutOff() { throw ImageError("is damaged (cut off)"); }
 [[noreturn]] void NotRead(const std::string& kind) {
   throw ImageError("is a BMP image " + kind + ", which is not read",
-                   "convert it to PNG or remove the file");
+                   "convert it to PNG, remove the file, or pass --skip-damaged");
 }
 
 std::uint32_t Number(Bytes file, std::size_t at, int bytes) {

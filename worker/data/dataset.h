@@ -24,6 +24,14 @@ struct DataError : OwnError {
   using OwnError::OwnError;
 };
 
+// One sample's file cannot be read or decoded; the others may be whole.
+struct DamagedSample : DataError {
+  DamagedSample(const std::string& what_is_wrong, const std::string& next_move)
+      : DataError(what_is_wrong + "; " + next_move), fact(what_is_wrong) {}
+
+  std::string fact;  // "PATH: REASON"
+};
+
 // MapFile() of files/mapped_file.h. Throws DataError "PATH: REASON; NEXT_MOVE".
 at::Tensor MapDataFile(const std::string& path, const std::string& next_move);
 
@@ -64,10 +72,16 @@ class SampleSet {
 
   // Sample `index`, normalised, varied as `draw` says if it is not null, to `out`, which takes
   // shape().numel() floats: planes one after another, or with `channels_last` the channels of one
-  // pixel side by side. Throws DataError if it is in a file that is damaged.
+  // pixel side by side. Throws DamagedSample if its file is damaged.
   virtual void Write(std::int64_t index, const Draw* draw, bool channels_last,
                      float* out) const = 0;
+
+  // Whether Write() would succeed, as fast as can be: throws DamagedSample if not. Where samples
+  // are no files of their own, opening the set has checked them.
+  virtual void Check(std::int64_t /*index*/) const {}
 };
+
+class DamagedSamples;  // damaged_samples.h
 
 struct Dataset {
   std::shared_ptr<const SampleSet> train;
@@ -75,8 +89,9 @@ struct Dataset {
   std::int64_t classes = 0;
   std::vector<float> mean;  // of each channel, for values in [0, 1]
   std::vector<float> std;
-  std::vector<std::string> class_names = {};  // by label; empty: not known
-  std::vector<std::string> notes = {};        // lines for people: what of the data is not used
+  std::vector<std::string> class_names = {};     // by label; empty: not known
+  std::vector<std::string> notes = {};           // lines for people: what of the data is not used
+  std::shared_ptr<DamagedSamples> damaged = {};  // null: a damaged sample ends the program
 
   SampleShape shape() const { return train->shape(); }
 };

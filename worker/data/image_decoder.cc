@@ -65,7 +65,7 @@ constexpr std::array<OtherKind, 13> kOtherKinds = {{
   for (const OtherKind& kind : kOtherKinds) {
     if (text.size() < kind.at || !text.substr(kind.at).starts_with(kind.magic)) continue;
     throw ImageError(std::string("is ") + kind.name + ", but must be " + kRead,
-                     "convert it to JPEG or PNG or remove the file");
+                     "convert it to JPEG or PNG, remove the file, or pass --skip-damaged");
   }
   throw ImageError(std::string("is no image: must be ") + kRead);
 }

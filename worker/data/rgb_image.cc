@@ -13,7 +13,7 @@ void CheckImageSize(ImageSize size, double bytes_per_pixel) {
                        std::to_string(static_cast<long>(bytes / 0x1p20)) +
                        " MiB of memory to decode, and at most " +
                        std::to_string(kImageBytesMax >> 20) + " MiB are used for an image",
-                   "make the image smaller or remove the file");
+                   "make the image smaller, remove the file, or pass --skip-damaged");
 }
 
 }  // namespace ddprun

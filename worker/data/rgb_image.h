@@ -20,7 +20,7 @@ struct ImageError : std::runtime_error {
   ImageError(const std::string& fact, std::string move)
       : std::runtime_error(fact), next_move(std::move(move)) {}
 
-  std::string next_move = "replace or remove the file";
+  std::string next_move = "replace or remove the file, or pass --skip-damaged";
 };
 
 struct ImageSize {

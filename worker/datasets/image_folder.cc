@@ -148,7 +148,19 @@ std::string ImageFolder::Read(std::int64_t index) const {
 }
 
 void ImageFolder::Fail(std::int64_t index, const ImageError& error) const {
-  throw DataError(Path(index) + ": " + error.what() + "; " + error.next_move);
+  throw DamagedSample(Path(index) + ": " + error.what(), error.next_move);
+}
+
+// At an eighth of its size a JPEG is read as a whole, and little of it is computed.
+void ImageFolder::Check(std::int64_t index) const {
+  const std::string file = Read(index);
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
+  try {
+    ReadImageSize(bytes);
+    DecodeImage(bytes, kJpegDenominatorMax);
+  } catch (const ImageError& error) {
+    Fail(index, error);
+  }
 }
 
 void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last,

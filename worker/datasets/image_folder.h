@@ -53,11 +53,12 @@ class ImageFolder : public SampleSet {
   // Resize(EvaluationShorterSide(side)) gives. A JPEG that is to be made smaller is decoded
   // smaller.
   void Write(std::int64_t index, const Draw* draw, bool channels_last, float* out) const override;
+  void Check(std::int64_t index) const override;
 
  private:
-  // The bytes of the file. Throws DataError.
+  // The bytes of the file. Throws DamagedSample.
   std::string Read(std::int64_t index) const;
-  // Throws DataError.
+  // Throws DamagedSample.
   [[noreturn]] void Fail(std::int64_t index, const ImageError& error) const;
 
   const ImageFiles files_;

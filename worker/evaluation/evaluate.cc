@@ -44,11 +44,20 @@ std::optional<Evaluation> Evaluate(const Config& config, World& world, ParallelS
   const std::int64_t common = CommonBatches(feed.size(), strategy.shard(), config.eval_batch_size);
   while (const auto batch = feed.Next()) {
     if (batches++ < common && !go_on()) return std::nullopt;
+    if (batch->labels.size(0) == 0) continue;
     const at::Tensor scores = ScoresOf(strategy, batch->images, config.tta);
     if (!strategy.HasScores()) continue;
     sums.Add(scores, batch->labels, loss(scores, batch->labels), /*weight=*/1);
   }
   return sums.Take(world);
+}
+
+std::string LeftOut(const Evaluation& evaluation, const TestFeed& feed) {
+  const std::int64_t count = feed.size() - evaluation.images;
+  if (count <= 0) return "";
+  return std::to_string(count) + " of " + std::to_string(feed.size()) +
+         (count == 1 ? " test images is damaged and left" : " test images are damaged and left") +
+         " out of the accuracy";
 }
 
 void WarmUpEvaluation(const Config& config, World& world, ParallelStrategy& strategy,

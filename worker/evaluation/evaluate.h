@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "ddprun/world.h"
 #include "worker/config/config.h"
@@ -19,6 +20,9 @@ namespace ddprun {
 std::optional<Evaluation> Evaluate(
     const Config& config, World& world, ParallelStrategy& strategy, TestFeed& feed,
     const std::function<bool()>& go_on = [] { return true; });
+
+// How many test images are damaged, and so not in the evaluation; empty where none is. A line.
+std::string LeftOut(const Evaluation& evaluation, const TestFeed& feed);
 
 // Forwards of images without content, of all shapes that Evaluate() takes. All ranks must call it.
 void WarmUpEvaluation(const Config& config, World& world, ParallelStrategy& strategy,

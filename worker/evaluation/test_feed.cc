@@ -23,10 +23,11 @@ at::Tensor RowsOf(const GpuImages& images, std::int64_t size, const Shard& shard
 }  // namespace
 
 void LoaderTestFeed::Begin() {
-  loader_.emplace(set_, EvaluationIndices(set_.size(), shard_), config_.eval_batch_size,
+  loader_.emplace(*data_.test, EvaluationIndices(size(), shard_), config_.eval_batch_size,
                   LoaderOptions{.channels_last = config_.channels_last,
                                 .pinned = device_.is_cuda(),
-                                .threads = config_.loader_threads});
+                                .threads = config_.loader_threads,
+                                .damaged = data_.damaged.get()});
 }
 
 std::optional<TestFeed::Images> LoaderTestFeed::Next() {
@@ -72,7 +73,7 @@ std::unique_ptr<TestFeed> MakeTestFeed(const Config& config, const Dataset& data
     return std::make_unique<ResidentTestFeed>(
         config, dynamic_cast<const FixedSizeImages&>(*data.test), shard, device, type);
   }
-  return std::make_unique<LoaderTestFeed>(config, *data.test, shard, device);
+  return std::make_unique<LoaderTestFeed>(config, data, shard, device);
 }
 
 }  // namespace ddprun

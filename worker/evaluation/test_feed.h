@@ -33,7 +33,8 @@ class TestFeed {
 
   // A new pass over the images of one shard, in batches of --eval-batch-size.
   virtual void Begin() = 0;
-  // The next batch; nothing after the last. Does not wait for the device.
+  // The next batch, which is empty where all its images are damaged and left out; nothing after the
+  // last. Does not wait for the device.
   virtual std::optional<Images> Next() = 0;
 
  private:
@@ -43,15 +44,15 @@ class TestFeed {
 // From a loader's threads. All must outlive the feed.
 class LoaderTestFeed : public TestFeed {
  public:
-  LoaderTestFeed(const Config& config, const SampleSet& set, const Shard& shard, at::Device device)
-      : TestFeed(set.size()), config_(config), set_(set), shard_(shard), device_(device) {}
+  LoaderTestFeed(const Config& config, const Dataset& data, const Shard& shard, at::Device device)
+      : TestFeed(data.test->size()), config_(config), data_(data), shard_(shard), device_(device) {}
 
   void Begin() override;
   std::optional<Images> Next() override;
 
  private:
   const Config& config_;
-  const SampleSet& set_;
+  const Dataset& data_;
   const Shard shard_;
   const at::Device device_;
   std::optional<Loader> loader_;

@@ -27,6 +27,13 @@ std::vector<Sample> Slice(const std::vector<std::int64_t>& indices, std::int64_t
   return samples;
 }
 
+Batch Without(const Batch& batch, std::int64_t label) {
+  const at::Tensor kept = batch.labels.ne(label).nonzero().squeeze(1);
+  const at::MemoryFormat format = batch.images.suggest_memory_format();
+  return {.images = batch.images.index_select(0, kept).contiguous(format),
+          .labels = batch.labels.index_select(0, kept)};
+}
+
 }  // namespace
 
 Loader::Loader(const SampleSet& set, EpochPlan plan, LoaderOptions options)
@@ -37,7 +44,7 @@ Loader::Loader(const SampleSet& set, EpochPlan plan, LoaderOptions options)
             if (samples.empty()) samples.push_back(plan.First(batch));
             return samples;
           },
-          options) {}
+          options, /*fills=*/true) {}
 
 Loader::Loader(const SampleSet& set, std::vector<std::int64_t> indices, std::int64_t batch_size,
                LoaderOptions options)
@@ -46,11 +53,15 @@ Loader::Loader(const SampleSet& set, std::vector<std::int64_t> indices, std::int
           [indices, batch_size](std::int64_t batch) {
             return Slice(indices, batch * batch_size, batch_size);
           },
-          options) {}
+          options, /*fills=*/false) {}
 
 Loader::Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of,
-               LoaderOptions options)
-    : set_(set), batches_(batches), samples_of_(std::move(samples_of)), options_(options) {
+               LoaderOptions options, bool fills)
+    : set_(set),
+      batches_(batches),
+      samples_of_(std::move(samples_of)),
+      fills_(fills),
+      options_(options) {
   while (slots_.size() < kBatchesAheadMax && slots_made_ < batches_) AddSlot();
   try {
     for (std::int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -82,7 +93,8 @@ std::optional<Batch> Loader::Next() {
   const Slot& next = slots_.front();
   batch_ready_.wait(lock, [&next] { return next.done == std::ssize(next.samples); });
   if (next.error) std::rethrow_exception(next.error);
-  Batch batch = next.batch;
+  Batch batch = next.left_out == 0 ? next.batch : Without(next.batch, kLeftOut);
+  if (next.filled > 0) options_.damaged->CountFilled(next.filled);
   slots_.pop_front();
   if (slots_made_ < batches_) AddSlot();
   lock.unlock();
@@ -105,13 +117,16 @@ void Loader::Run() {
     slot->begun = last;
     lock.unlock();
     std::exception_ptr error;
+    Skipped skipped;
     try {
-      Fill(*slot, first, last);
+      skipped = Fill(*slot, first, last);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     if (error && !slot->error) slot->error = error;
+    slot->filled += skipped.filled;
+    slot->left_out += skipped.left_out;
     slot->done += last - first;
     if (slot->done == all) batch_ready_.notify_all();
   }
@@ -138,20 +153,43 @@ void Loader::AddSlot() {
   ++slots_made_;
 }
 
-void Loader::Fill(const Slot& slot, std::int64_t first, std::int64_t last) const {
+Loader::Skipped Loader::Fill(const Slot& slot, std::int64_t first, std::int64_t last) const {
+  Skipped skipped;
   auto* images = static_cast<float*>(slot.batch.images.data_ptr());
   auto* labels = static_cast<std::int64_t*>(slot.batch.labels.data_ptr());
   const std::int64_t floats = set_.shape().numel();
   for (std::int64_t i = first; i < last; ++i) {
     const Sample& sample = slot.samples[static_cast<std::size_t>(i)];
+    const std::int64_t index = Write(sample, images + i * floats);
+    labels[i] = index == kLeftOut ? kLeftOut : set_.Label(index);
+    if (index == kLeftOut)
+      ++skipped.left_out;
+    else if (index != sample.index)
+      ++skipped.filled;
+  }
+  return skipped;
+}
+
+std::int64_t Loader::Write(const Sample& sample, float* out) const {
+  const std::int64_t in_a_row = std::min(kDamagedInARowMax, set_.size());
+  for (std::int64_t tried = 0;; ++tried) {
+    const std::int64_t index = (sample.index + tried) % set_.size();
     const Draw draw{.seed = options_.seed,
                     .epoch = options_.epoch,
                     .position = static_cast<std::uint64_t>(sample.position),
-                    .index = static_cast<std::uint64_t>(sample.index),
+                    .index = static_cast<std::uint64_t>(index),
                     .options = options_.variation};
-    set_.Write(sample.index, options_.augment ? &draw : nullptr, options_.channels_last,
-               images + i * floats);
-    labels[i] = set_.Label(sample.index);
+    try {
+      set_.Write(index, options_.augment ? &draw : nullptr, options_.channels_last, out);
+      return index;
+    } catch (const DamagedSample& damaged) {
+      if (options_.damaged == nullptr) throw;
+      options_.damaged->Met(damaged);
+      if (!fills_) return kLeftOut;
+      if (tried + 1 == in_a_row)
+        throw DataError(std::to_string(in_a_row) + " files in a row are damaged, the last one " +
+                        damaged.fact + "; check the disk, and get the data set anew");
+    }
   }
 }
 

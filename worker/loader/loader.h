@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "worker/data/damaged_samples.h"
 #include "worker/data/dataset.h"
 #include "worker/loader/epoch_plan.h"
 
@@ -43,16 +44,19 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::int64_t threads = 1;
+  DamagedSamples* damaged = nullptr;  // null: Next() throws where a sample is damaged
 };
 
 class Loader {
  public:
   // The batches of a plan, for training. A rank that the end of a resumed epoch leaves without a
   // sample gets rank 0's first one instead, to take part in the step with a loss that counts
-  // nothing. `set` must outlive the loader.
+  // nothing. With `damaged` the next whole sample of the set takes a damaged one's place. `set`
+  // must outlive the loader.
   Loader(const SampleSet& set, EpochPlan plan, LoaderOptions options);
 
-  // These samples in this order, the last batch shorter if they do not divide, for evaluation.
+  // These samples in this order, the last batch shorter if they do not divide, for evaluation. With
+  // `damaged` a batch is without its damaged ones, and may be empty.
   Loader(const SampleSet& set, std::vector<std::int64_t> indices, std::int64_t batch_size,
          LoaderOptions options);
 
@@ -72,10 +76,15 @@ class Loader {
     std::vector<Sample> samples;
     std::int64_t begun = 0;  // samples that a thread has taken
     std::int64_t done = 0;
+    std::int64_t filled = 0;    // places that the next whole sample has filled
+    std::int64_t left_out = 0;  // places that are not to be used: their labels are kLeftOut
     std::exception_ptr error;
   };
 
-  Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of, LoaderOptions options);
+  static constexpr std::int64_t kLeftOut = -1;
+
+  Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of, LoaderOptions options,
+         bool fills);
   void Run();
   // Ends the threads.
   void Stop();
@@ -83,11 +92,19 @@ class Loader {
   // The next batch's. On the caller's thread: malloc returns the memory of other threads' arenas to
   // the kernel (memory/keep_freed_memory.h).
   void AddSlot();
-  void Fill(const Slot& slot, std::int64_t first, std::int64_t last) const;
+  // Counts as Slot does.
+  struct Skipped {
+    std::int64_t filled = 0;
+    std::int64_t left_out = 0;
+  };
+  Skipped Fill(const Slot& slot, std::int64_t first, std::int64_t last) const;
+  // The index of the sample that was written, or kLeftOut.
+  std::int64_t Write(const Sample& sample, float* out) const;
 
   const SampleSet& set_;
   const std::int64_t batches_;
   const SamplesOf samples_of_;
+  const bool fills_;  // the places of damaged samples
   const LoaderOptions options_;
 
   std::mutex mutex_;  // for all below

@@ -101,18 +101,19 @@ BatchFeed::Images GpuFeed::Get(std::int64_t i) {
   return {batch.images, batch.labels};
 }
 
-LoaderFeed::LoaderFeed(const Config& config, const SampleSet& set, const World& world)
-    : config_(config), set_(set), world_(world) {}
+LoaderFeed::LoaderFeed(const Config& config, const Dataset& data, const World& world)
+    : config_(config), data_(data), world_(world) {}
 
 void LoaderFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
-  loader_.emplace(set_, plan,
+  loader_.emplace(*data_.train, plan,
                   LoaderOptions{.augment = config_.augment,
                                 .variation = VariationOf(config_),
                                 .channels_last = config_.channels_last,
                                 .pinned = world_.device().is_cuda(),
                                 .seed = config_.seed,
                                 .epoch = epoch,
-                                .threads = config_.loader_threads});
+                                .threads = config_.loader_threads,
+                                .damaged = data_.damaged.get()});
 }
 
 void LoaderFeed::BeginStep(const StepBatches&, const std::vector<std::int64_t>& own) {

@@ -91,7 +91,7 @@ class GpuFeed : public BatchFeed {
 // From a loader's threads.
 class LoaderFeed : public BatchFeed {
  public:
-  LoaderFeed(const Config& config, const SampleSet& set, const World& world);
+  LoaderFeed(const Config& config, const Dataset& data, const World& world);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
   void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) override;
@@ -103,7 +103,7 @@ class LoaderFeed : public BatchFeed {
   Images Place(std::size_t i, const Batch& batch);
 
   const Config& config_;
-  const SampleSet& set_;
+  const Dataset& data_;
   const World& world_;
   std::optional<Loader> loader_;
   std::vector<Images> full_;  // on a GPU, by their place in a step: a graph reads full ones

@@ -25,7 +25,7 @@ std::string WhyNoGraph(const Config& config, const World& world) {
 }
 
 std::unique_ptr<BatchFeed> MakeFeed(const StepParts& parts, const Dataset& data, bool resident) {
-  if (!resident) return std::make_unique<LoaderFeed>(parts.config, *data.train, parts.world);
+  if (!resident) return std::make_unique<LoaderFeed>(parts.config, data, parts.world);
   return std::make_unique<GpuFeed>(parts.config, dynamic_cast<const FixedSizeImages&>(*data.train),
                                    parts.world.device(), parts.strategy.image_type());
 }

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/base/step_seed.h"
+#include "worker/data/damaged_samples.h"
 #include "worker/evaluation/evaluate.h"
 #include "worker/observers/make_observers.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/step/make_train_step.h"
-#include "worker/base/step_seed.h"
 #include "worker/training/checks.h"
 #include "worker/training/results.h"
 #include "worker/training/warm_up.h"
@@ -229,6 +230,20 @@ void Trainer::ReportEpoch(std::int64_t epoch) {
   AwaitSteps();
   const Evaluation totals = parts_.epoch_sums.Take(world_);
   if (totals.images > 0) Notify(&Observer::OnEpochEnd, state_, epoch, totals);
+  if (data_.damaged) ReportDamaged(epoch);
+}
+
+void Trainer::ReportDamaged(std::int64_t epoch) {
+  at::Tensor filled =
+      at::tensor({data_.damaged->TakeFilled()}, at::TensorOptions(at::kLong)).to(world_.device());
+  world_.AllReduceSum(filled);
+  // All stages of a pipeline load the same images.
+  const int stages = world_.size() / parts_.strategy->shard().world_size;
+  const std::int64_t count = world_.ToHost(filled).item<std::int64_t>() / stages;
+  if (count == 0 || world_.rank() != 0) return;
+  console_.Line("epoch " + std::to_string(epoch) + ": " + std::to_string(count) +
+                (count == 1 ? " damaged training image was" : " damaged training images were") +
+                " replaced by the next ones");
 }
 
 void Trainer::Record(const TrainStep::Result& result) {
@@ -268,6 +283,8 @@ void Trainer::Evaluate(bool last) {
   summary_.evaluation_seconds = SecondsSince(begun);
   Enter(StepSection::kOther);
   if (evaluation_) {
+    const std::string left_out = LeftOut(*evaluation_, *test_feed_);
+    if (world_.rank() == 0 && !left_out.empty()) console_.Line(left_out);
     summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation_->accuracy());
     Notify(&Observer::OnEvaluation, state_, *evaluation_, last);
   }

@@ -75,6 +75,8 @@ class Trainer {
   void TrainEpoch();
   // The training images of `epoch`, counted from 1, are consumed.
   void ReportEpoch(std::int64_t epoch);
+  // With --skip-damaged, on all ranks.
+  void ReportDamaged(std::int64_t epoch);
   // Counts a step and tells the observers.
   void Record(const TrainStep::Result& result);
   // `last`: after the last step, for the summary; else training goes on.

@@ -59,14 +59,18 @@ std::string OpeningLine(const Config& config, const Dataset& data, const World& 
 
 // Shows the model the training images that its initial parameters depend on, if any: the same on
 // every rank. Throws DataError.
-void CalibrateOnImages(ImageModel& model, const SampleSet& train, const Config& config) {
-  const std::int64_t count = std::min(model.calibration_images(), train.size());
+void CalibrateOnImages(ImageModel& model, const Dataset& data, const Config& config) {
+  const std::int64_t count = std::min(model.calibration_images(), data.train->size());
   if (count == 0) return;
   std::vector<std::int64_t> first(static_cast<std::size_t>(count));
   std::iota(first.begin(), first.end(), 0);
-  Loader loader(train, std::move(first), kCalibrationBatch,
-                {.channels_last = config.channels_last, .threads = config.loader_threads});
-  while (const auto batch = loader.Next()) model.Calibrate(batch->images);
+  Loader loader(*data.train, std::move(first), kCalibrationBatch,
+                {.channels_last = config.channels_last,
+                 .threads = config.loader_threads,
+                 .damaged = data.damaged.get()});
+  while (const auto batch = loader.Next()) {
+    if (batch->labels.size(0) > 0) model.Calibrate(batch->images);
+  }
 }
 
 // Makes the model that is trained, on the world's device and in its final memory format, and prints
@@ -88,7 +92,7 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
     if (!world.device_note().empty()) console.Line(world.device_note());
     if (config.model == "netresdeep" && config.shared_blocks) console.Line(kSharedBlocksNote);
   }
-  if (config.init_from.empty() && !goes_on) CalibrateOnImages(*model, *data.train, config);
+  if (config.init_from.empty() && !goes_on) CalibrateOnImages(*model, data, config);
   // Rank 0's become every rank's.
   if (world.rank() == 0 && !config.init_from.empty() && !goes_on)
     console.Line(LoadInitialWeights(*model, config));

@@ -337,7 +337,7 @@ struct StagedSteps {
               .calls = {.on_loss = [](const at::Tensor&) {},
                         .before_update = [] {},
                         .enter = [](StepSection) {}}},
-             std::make_unique<LoaderFeed>(config, *data.train, world)) {
+             std::make_unique<LoaderFeed>(config, data, world)) {
     strategy.Train();
     step.BeginEpoch(plan, 0);
   }

@@ -13,9 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/temp_files.h"
+#include "worker/data/damaged_samples.h"
 #include "worker/data/fixed_size_images.h"
 
 namespace ddprun {
@@ -292,6 +296,110 @@ TEST(LoaderThreads, ThatCannotBeStartedAreToldAndTheOthersEnd) {
   EXPECT_EXIT(start_too_many(), testing::ExitedWithCode(0),
               "no more than [1-9][0-9]? of 100 loader threads can be started; lower "
               "--loader-threads");
+}
+
+// Sample i is all i, and those of `damaged` cannot be read.
+class PartlyDamaged : public SampleSet {
+ public:
+  PartlyDamaged(std::int64_t size, std::vector<std::int64_t> damaged)
+      : size_(size), damaged_(std::move(damaged)) {}
+
+  std::int64_t size() const override { return size_; }
+  std::int64_t Label(std::int64_t index) const override { return 1000 + index; }
+  SampleShape shape() const override { return {2, 1, 1}; }
+  void Write(std::int64_t index, const Draw*, bool, float* out) const override {
+    if (std::count(damaged_.begin(), damaged_.end(), index) > 0)
+      throw DamagedSample(std::to_string(index) + ".jpg: is damaged", "replace it");
+    out[0] = out[1] = static_cast<float>(index);
+  }
+
+ private:
+  const std::int64_t size_;
+  const std::vector<std::int64_t> damaged_;
+};
+
+class DamagedTest : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  std::vector<std::int64_t> Labels(Loader loader) {
+    std::vector<std::int64_t> labels;
+    for (const Batch& batch : Rest(loader)) {
+      EXPECT_EQ(batch.images.size(0), batch.labels.size(0));
+      for (std::int64_t i = 0; i < batch.labels.size(0); ++i) {
+        labels.push_back(batch.labels[i].item<std::int64_t>() - 1000);
+        EXPECT_EQ(batch.images[i][1][0][0].item<float>(), static_cast<float>(labels.back()));
+      }
+    }
+    return labels;
+  }
+  LoaderOptions Options() {
+    return {.channels_last = true, .threads = GetParam(), .damaged = &damaged_};
+  }
+
+  std::vector<std::string> told_;
+  DamagedSamples damaged_{[this](const std::string& line) { told_.push_back(line); }};
+};
+
+INSTANTIATE_TEST_SUITE_P(Threads, DamagedTest, ::testing::Values(1, 3));
+
+// On any number of ranks, and from any place of the epoch on.
+TEST_P(DamagedTest, ThePlaceOfADamagedSampleIsFilledByTheNextWholeOne) {
+  const PartlyDamaged set(10, {3, 4, 9});
+  const std::vector<std::int64_t> filled_by = {0, 1, 2, 5, 5, 5, 6, 7, 8, 0};
+  for (const Shard shard : {Shard{0, 1}, Shard{1, 2}}) {
+    for (const std::int64_t consumed : {0, 4}) {
+      const EpochPlan plan({.size = 10,
+                            .shard = shard,
+                            .batch_size = 2,
+                            .seed = 1,
+                            .epoch = 3,
+                            .consumed = consumed});
+      std::vector<std::int64_t> expected;
+      std::int64_t filled = 0;
+      for (std::int64_t batch = 0; batch < plan.batches(); ++batch) {
+        for (const Sample& sample : plan.Samples(batch)) {
+          expected.push_back(filled_by[static_cast<std::size_t>(sample.index)]);
+          filled += expected.back() == sample.index ? 0 : 1;
+        }
+      }
+      EXPECT_EQ(Labels({set, plan, Options()}), expected);
+      EXPECT_EQ(damaged_.TakeFilled(), filled);
+      EXPECT_EQ(damaged_.TakeFilled(), 0);
+    }
+  }
+  std::sort(told_.begin(), told_.end());
+  EXPECT_EQ(told_, (std::vector<std::string>{"skips 3.jpg: is damaged", "skips 4.jpg: is damaged",
+                                             "skips 9.jpg: is damaged"}))
+      << "each once";
+}
+
+TEST_P(DamagedTest, AnEvaluationLeavesThemOut) {
+  const PartlyDamaged set(7, {1, 2, 3, 6});
+  EXPECT_EQ(Labels({set, {0, 1, 2, 3, 4, 5, 6}, 2, Options()}),
+            (std::vector<std::int64_t>{0, 4, 5}));
+  Loader loader(set, {2, 3, 4}, 2, Options());
+  EXPECT_EQ(loader.Next()->labels.size(0), 0) << "a batch is there, but empty";
+  EXPECT_EQ(loader.Next()->labels.size(0), 1);
+  EXPECT_FALSE(loader.Next());
+}
+
+TEST_P(DamagedTest, WithoutLeaveTheyAreErrors) {
+  const PartlyDamaged set(3, {1});
+  Loader loader(set, {0, 1, 2}, 3, {.threads = GetParam()});
+  EXPECT_THAT(MessageOf<DamagedSample>([&] { loader.Next(); }),
+              ::testing::StrEq("1.jpg: is damaged; replace it"));
+}
+
+TEST_P(DamagedTest, ASetOfDamagedSamplesIsAnError) {
+  const auto fault = [this](std::int64_t size) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < size - 1; ++i) all.push_back(i);
+    const PartlyDamaged set(size, all);
+    Loader loader(set, EpochPlan({.size = size, .batch_size = 500}), Options());
+    return MessageOf<DataError>([&] { loader.Next(); });
+  };
+  EXPECT_THAT(fault(kDamagedInARowMax + 2), HasSubstr("100 files in a row are damaged"));
+  EXPECT_EQ(told_.size(), kDamagedNamedMax + 1);
+  EXPECT_THAT(told_.back(), HasSubstr("train check names all of them"));
 }
 
 }  // namespace

@@ -6,16 +6,29 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 namespace ddprun {
 namespace {
 
 constexpr std::int64_t kTestImages = 23;
 
-FixedSizeImages MadeUp() {
+Dataset MadeUp() {
   torch::manual_seed(3);
-  return {{{at::randint(256, {kTestImages, 3, 9, 7}, at::kByte),
-            at::randint(10, {kTestImages}, at::kLong)}},
-          {.shape = {3, 9, 7}, .mean = {0.4f, 0.5f, 0.6f}, .std = {0.2f, 0.25f, 0.3f}}};
+  std::vector<LabelledImages> parts = {{at::randint(256, {kTestImages, 3, 9, 7}, at::kByte),
+                                        at::randint(10, {kTestImages}, at::kLong)}};
+  Dataset data;
+  data.train = data.test = std::make_shared<FixedSizeImages>(
+      std::move(parts),
+      FixedSizeImages::Options{
+          .shape = {3, 9, 7}, .mean = {0.4f, 0.5f, 0.6f}, .std = {0.2f, 0.25f, 0.3f}});
+  return data;
+}
+
+const FixedSizeImages& TestSet(const Dataset& data) {
+  return dynamic_cast<const FixedSizeImages&>(*data.test);
 }
 
 void ExpectAlike(TestFeed& resident, TestFeed& loaded, bool channels_last) {
@@ -35,7 +48,7 @@ void ExpectAlike(TestFeed& resident, TestFeed& loaded, bool channels_last) {
 }
 
 TEST(TestFeed, ResidentImagesAreTheLoaders) {
-  const FixedSizeImages set = MadeUp();
+  const Dataset data = MadeUp();
   for (const bool channels_last : {true, false}) {
     Config config;
     config.channels_last = channels_last;
@@ -43,8 +56,8 @@ TEST(TestFeed, ResidentImagesAreTheLoaders) {
     config.augment = true;  // of training images alone
     for (int rank = 0; rank < 2; ++rank) {
       const Shard shard{.rank = rank, .world_size = 2};
-      ResidentTestFeed resident(config, set, shard, at::kCPU);
-      LoaderTestFeed loaded(config, set, shard, at::kCPU);
+      ResidentTestFeed resident(config, TestSet(data), shard, at::kCPU);
+      LoaderTestFeed loaded(config, data, shard, at::kCPU);
       EXPECT_EQ(resident.size(), kTestImages);
       ExpectAlike(resident, loaded, channels_last);
       ExpectAlike(resident, loaded, channels_last);  // the next evaluation
@@ -53,20 +66,20 @@ TEST(TestFeed, ResidentImagesAreTheLoaders) {
 }
 
 TEST(TestFeed, GivesTheTypeOfTheFirstLayer) {
-  const FixedSizeImages set = MadeUp();
+  const Dataset data = MadeUp();
   const Config config;
-  ResidentTestFeed floats(config, set, {}, at::kCPU);
-  ResidentTestFeed halves(config, set, {}, at::kCPU, at::kHalf);
+  ResidentTestFeed floats(config, TestSet(data), {}, at::kCPU);
+  ResidentTestFeed halves(config, TestSet(data), {}, at::kCPU, at::kHalf);
   floats.Begin();
   halves.Begin();
   EXPECT_TRUE(halves.Next()->images.equal(floats.Next()->images.to(at::kHalf)));
 }
 
 TEST(TestFeed, TakesHalfOfTheFreeMemoryAtMost) {
-  const FixedSizeImages set = MadeUp();
+  const Dataset data = MadeUp();
   const std::int64_t bytes = kTestImages * (3 * 9 * 7 + 8);
-  EXPECT_TRUE(ResidentTestFeed::Fits(set, 2 * bytes));
-  EXPECT_FALSE(ResidentTestFeed::Fits(set, 2 * bytes - 1));
+  EXPECT_TRUE(ResidentTestFeed::Fits(TestSet(data), 2 * bytes));
+  EXPECT_FALSE(ResidentTestFeed::Fits(TestSet(data), 2 * bytes - 1));
 }
 
 }  // namespace
