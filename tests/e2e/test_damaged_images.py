@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged images: `train check` names all of them, and --skip-damaged goes on without them."""
+"""Damaged images: `train check` names all of them, --skip-damaged goes on without them, and a training whose damaged files
+were removed can be resumed."""
 
 import re
+import shutil
 
 import pytest
 from conftest import DDPRUN, TRAIN, run
@@ -97,3 +99,23 @@ def test_a_resumed_training_skips_the_same(tmp_path, data):
     done = train(data, tmp_path / "a", *flags, "--resume", "auto", ranks=2)
     assert "epoch 1 after 8 of 16 images, step 1" in done.stdout
     assert checksum(done) == whole
+
+
+def test_a_training_goes_on_when_the_damaged_files_were_removed(tmp_path, data):
+    (data / "train" / "cat" / "7.png").write_bytes(png(40, 7))
+    (data / "val" / "dog" / "2.png").write_bytes(png(40, 7))
+    flags = ["--epochs", 2, "--checkpoint-every", 1, "--seed", 5]
+    done = train(data, tmp_path / "o", *flags)
+    sentence(done, 1)  # the page of HTML
+    shutil.rmtree(tmp_path / "o")
+    (data / "train" / "dog" / "0.png").write_bytes(png(40, 7))
+    done = train(data, tmp_path / "o", *flags, "--max-steps", 6)
+    assert done.returncode == 0, done.stderr
+    (data / "train" / "dog" / "0.png").unlink()
+    done = train(data, tmp_path / "o", *flags, "--resume", "auto")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "the data set has 15 training images, but had 16 when the checkpoint was saved: epoch 2 starts from its first image"
+        in done.stdout
+    )
+    assert "epoch 2 after 0 of 15 images, step 6" in done.stdout

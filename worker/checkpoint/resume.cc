@@ -96,7 +96,6 @@ constexpr Condition kConditions[] = {
     {"data", "channels", "", " channels an image"},
     {"data", "height", "images ", " pixels high"},
     {"data", "width", "images ", " pixels wide"},
-    {"data", "images", "", " training images"},
     {"config", "seed", "--seed ", ""},
     {"config", "optimizer", "--optimizer ", ""},
 };

@@ -44,7 +44,8 @@ ResumePoint DecideResume(const ResumeOptions& options, const Notify& notify);
 // Why a checkpoint cannot go on as this training, as the end of a sentence that begins with the
 // checkpoint: "is of --model resnet18, but this training is of --model linear". Empty if it can.
 // Both are Snapshot::about; what counts is what parameters, optimizer state and the order of
-// samples are made of. The number of ranks, the batch size and the learning rate may be others.
+// labels are made of. The number of ranks, of training images, the batch size and the learning rate
+// may be others.
 std::string Misfit(const nlohmann::json& checkpoint, const nlohmann::json& training);
 
 // The first label that stands for another class, by the names of two data sets' classes, which a

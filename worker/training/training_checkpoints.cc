@@ -93,13 +93,19 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   const Place place = contents_.Load(point.checkpoint ? &point.checkpoint->snapshot : nullptr,
                                      finding["about"], finding["tensors"]);
   if (world_.rank() == 0) {
+    const std::int64_t images = data_.train->size();
+    const std::int64_t saved = SavedImages(finding["about"]).value_or(images);
+    if (saved != images) {
+      console_.Line("the data set has " + std::to_string(images) + " training images, but had " +
+                    std::to_string(saved) + " when the checkpoint was saved: epoch " +
+                    std::to_string(place.position.epoch + 1) + " starts from its first image");
+    }
     if (std::filesystem::path(point.checkpoint->path).parent_path() == folder_)
       saved_.good_step = place.position.step;
     console_.Line("goes on from " + point.checkpoint->path + ": epoch " +
                   std::to_string(place.position.epoch + 1) + " after " +
-                  std::to_string(place.position.consumed) + " of " +
-                  std::to_string(data_.train->size()) + " images, step " +
-                  std::to_string(place.position.step));
+                  std::to_string(place.position.consumed) + " of " + std::to_string(images) +
+                  " images, step " + std::to_string(place.position.step));
   }
   return place;
 }

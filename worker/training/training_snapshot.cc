@@ -105,6 +105,18 @@ TrainingPlace SavedPlace(const Json& about) {
           .evaluation_due = header.Has("evaluation_due") && header.Flag("evaluation_due")};
 }
 
+std::optional<std::int64_t> SavedImages(const Json& about) {
+  const HeaderFields header(about);
+  if (!header.Has("data") || !header.Object("data").Has("images")) return std::nullopt;
+  return header.Object("data").Count("images");
+}
+
+TrainingPlace SavedPlaceAmong(std::int64_t images, const Json& about) {
+  TrainingPlace place = SavedPlace(about);
+  if (SavedImages(about).value_or(images) != images) place.position.consumed = 0;
+  return place;
+}
+
 BucketLayout SavedLayout(const Json& about) {
   const auto saved = about.find(kBucketsKey);
   if (saved == about.end() || !saved->is_array()) return {};
@@ -128,7 +140,7 @@ void TrainingSnapshot::CheckFits(const FoundCheckpoint& checkpoint) const {
   if (!misfit.empty()) throw UsageError("the checkpoint to go on from " + misfit + next);
   // All ranks read these from what rank 0 sends them; only here is the file known.
   ReadHeader(checkpoint, [&](const HeaderFields&) {
-    SavedPlace(snapshot.about);
+    SavedPlaceAmong(data_.train->size(), snapshot.about);
     SavedScale(snapshot.about);
   });
   const TensorsByName read = ByName(snapshot.tensors);
@@ -169,7 +181,7 @@ TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about
   CopyIn(snapshot, tensors);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   parts_.strategy->UseLayout(SavedLayout(about));
-  return SavedPlace(about);
+  return SavedPlaceAmong(data_.train->size(), about);
 }
 
 Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& training) const {

@@ -26,6 +26,14 @@ std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 // Where a checkpoint's training is (Snapshot::about). Throws HeaderError.
 TrainingPlace SavedPlace(const nlohmann::json& about);
 
+// The same in a data set of `images` training images. Of another number the epoch's order is
+// another one, in which nothing says what was seen: the epoch begins again. Throws HeaderError.
+TrainingPlace SavedPlaceAmong(std::int64_t images, const nlohmann::json& about);
+
+// Training images of a checkpoint's data set (Snapshot::about); none if it does not say. Throws
+// HeaderError.
+std::optional<std::int64_t> SavedImages(const nlohmann::json& about);
+
 // How the gradients were summed in a checkpoint's training (Snapshot::about). Empty if it does not
 // say so, in words that can be read.
 BucketLayout SavedLayout(const nlohmann::json& about);
