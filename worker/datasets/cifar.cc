@@ -22,19 +22,16 @@ constexpr std::int64_t kArchiveTest = 10'000;
 constexpr std::size_t kNameLinesMax = 1000;
 
 // A container image has no clone of the repository: its entry point sets the command to run.
-const std::string& NextMove() {
-  static const std::string text = [] {
-    const char* const fetch = std::getenv("DDPRUN_FETCH_DATA");
-    return std::string("run ") + (fetch == nullptr ? "deploy/fetch-data.sh" : fetch) +
-           " or pass --data-dir";
-  }();
-  return text;
+std::string NextMove(const CifarFormat& format) {
+  const char* const fetch = std::getenv("DDPRUN_FETCH_DATA");
+  return std::string("run ") + (fetch == nullptr ? "deploy/fetch-data.sh" : fetch) + " --dataset " +
+         format.dataset + ", or pass --data-dir";
 }
 
 // A file that ends between two records is found by its number of them: all files of a training set
 // have as many.
 void CheckEqualLengths(const std::vector<std::filesystem::path>& paths,
-                       const std::vector<LabelledImages>& parts) {
+                       const std::vector<LabelledImages>& parts, const CifarFormat& format) {
   const auto longest = std::max_element(
       parts.begin(), parts.end(),
       [](const auto& a, const auto& b) { return a.labels.size(0) < b.labels.size(0); });
@@ -44,7 +41,7 @@ void CheckEqualLengths(const std::vector<std::filesystem::path>& paths,
     throw DataError(paths[i].string() + " has " + std::to_string(parts[i].labels.size(0)) +
                     " images, but " + whole.filename().string() + " has " +
                     std::to_string(longest->labels.size(0)) + ": the file is cut off; " +
-                    NextMove());
+                    NextMove(format));
   }
 }
 
@@ -55,19 +52,20 @@ void CheckArchive(const std::filesystem::path& path, const SampleSet& set, std::
   if (!other_is_whole || set.size() >= whole) return;
   throw DataError(path.string() + " has " + std::to_string(set.size()) + " images, but " +
                   format.name + "'s has " + std::to_string(whole) + ": the file is cut off; " +
-                  NextMove());
+                  NextMove(format));
 }
 
 // One of the two data sets, in its binary version or as torchvision has it.
 struct Version {
   const CifarFormat& format;
+  const char* archive;
   const char* folder;                    // as the archive unpacks
   const char* ending;                    // of the files' names
   const char* pickled_labels = nullptr;  // the labels' key; null: not pickled
 
   LabelledImages Map(const std::string& path) const {
     if (pickled_labels == nullptr) return MapCifarFile(path, format);
-    LabelledImages part = MapCifarPickle(path, pickled_labels, NextMove());
+    LabelledImages part = MapCifarPickle(path, pickled_labels, NextMove(format));
     CheckLabels(part, format.classes, path);
     return part;
   }
@@ -79,7 +77,7 @@ std::shared_ptr<const SampleSet> MapFiles(const std::vector<std::filesystem::pat
   std::vector<std::filesystem::path> files;
   for (const auto& path : paths) files.push_back(path.string() + version.ending);
   for (const auto& file : files) parts.push_back(version.Map(file));
-  CheckEqualLengths(files, parts);
+  CheckEqualLengths(files, parts, version.format);
   return std::make_shared<FixedSizeImages>(
       std::move(parts),
       FixedSizeImages::Options{
@@ -107,6 +105,13 @@ Place Find(const DatasetOptions& options, const std::string& probe, const Versio
         return {version, place};
     }
   }
+  for (const Version& version : {binary, pickled}) {
+    const std::filesystem::path archive = folder / version.archive;
+    if (!std::filesystem::is_regular_file(archive)) continue;
+    throw DataError(folder.string() + ": has " + version.archive +
+                    ", but not the files in it; unpack it (tar -xzf " + archive.string() + " -C " +
+                    folder.string() + ")");
+  }
   const auto inner = folder / binary.folder;
   return {binary, std::filesystem::is_directory(inner) ? inner : folder};
 }
@@ -127,7 +132,7 @@ std::vector<std::string> Cifar100Names(const Place& place) {
   if (place.version.pickled_labels == nullptr)
     names = ReadLines(place.folder / "fine_label_names.txt");
   else if (std::filesystem::is_regular_file(place.folder / "meta"))
-    names = ReadPickledNames(place.folder / "meta", "fine_label_names", NextMove());
+    names = ReadPickledNames(place.folder / "meta", "fine_label_names", NextMove(kCifar100));
   if (static_cast<std::int64_t>(names.size()) != kCifar100.classes) names.clear();
   return names;
 }
@@ -136,12 +141,12 @@ std::vector<std::string> Cifar100Names(const Place& place) {
 
 LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) {
   const std::int64_t record = format.label_bytes + kCifarImageBytes;
-  const at::Tensor file = MapDataFile(path, NextMove());
+  const at::Tensor file = MapDataFile(path, NextMove(format));
   const std::int64_t size = file.numel();
   if (size == 0 || size % record != 0) {
     throw DataError(path + ": " + std::to_string(size) + " bytes are not a whole number of " +
                     format.name + " records of " + std::to_string(record) +
-                    " bytes, the file is cut off or something else; " + NextMove());
+                    " bytes, the file is cut off or something else; " + NextMove(format));
   }
   const std::int64_t count = size / record;
   LabelledImages part{
@@ -156,8 +161,9 @@ LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) 
 }
 
 Dataset OpenCifar10(const DatasetOptions& options) {
-  const Place place = Find(options, "data_batch_1", {kCifar10, "cifar-10-batches-bin", ".bin"},
-                           {kCifar10, "cifar-10-batches-py", "", "labels"});
+  const Place place = Find(
+      options, "data_batch_1", {kCifar10, "cifar-10-binary.tar.gz", "cifar-10-batches-bin", ".bin"},
+      {kCifar10, "cifar-10-python.tar.gz", "cifar-10-batches-py", "", "labels"});
   std::vector<std::filesystem::path> train;
   for (int i = 1; i <= 5; ++i) train.push_back(place.folder / ("data_batch_" + std::to_string(i)));
   Dataset set{.classes = kCifar10.classes,
@@ -173,8 +179,9 @@ Dataset OpenCifar10(const DatasetOptions& options) {
 }
 
 Dataset OpenCifar100(const DatasetOptions& options) {
-  const Place place = Find(options, "train", {kCifar100, "cifar-100-binary", ".bin"},
-                           {kCifar100, "cifar-100-python", "", "fine_labels"});
+  const Place place =
+      Find(options, "train", {kCifar100, "cifar-100-binary.tar.gz", "cifar-100-binary", ".bin"},
+           {kCifar100, "cifar-100-python.tar.gz", "cifar-100-python", "", "fine_labels"});
   Dataset set{.classes = kCifar100.classes,
               .mean = {0.5071f, 0.4866f, 0.4409f},
               .std = {0.2673f, 0.2564f, 0.2762f},

@@ -24,11 +24,12 @@ Dataset OpenCifar100(const DatasetOptions& options);
 
 struct CifarFormat {
   std::string name;
+  std::string dataset;       // of --dataset
   std::int64_t label_bytes;  // the last of them is the label
   std::int64_t classes;
 };
-inline const CifarFormat kCifar10{"CIFAR-10", 1, 10};
-inline const CifarFormat kCifar100{"CIFAR-100", 2, 100};
+inline const CifarFormat kCifar10{"CIFAR-10", "cifar10", 1, 10};
+inline const CifarFormat kCifar100{"CIFAR-100", "cifar100", 2, 100};
 
 // The records of a file, whose images stay in it. Throws DataError.
 LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format);

@@ -70,6 +70,26 @@ TEST(Cifar10, AbsentFileIsNamedWithTheNextMove) {
                              HasSubstr("deploy/fetch-data.sh"), HasSubstr("--data-dir")));
 }
 
+TEST(Cifar10, TheAdviceIsForTheDataSetThatWasAskedFor) {
+  const TempFiles files;
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenCifar10({.directory = files.folder()}); }),
+              HasSubstr("fetch-data.sh --dataset cifar10, or"));
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenCifar100({.directory = files.folder()}); }),
+              HasSubstr("fetch-data.sh --dataset cifar100, or"));
+}
+
+TEST(Cifar10, AnArchiveThatIsNotUnpackedIsNamed) {
+  const TempFiles files;
+  const std::string archive = files.Write("cifar-10-python.tar.gz", "");
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenCifar10({.directory = files.folder()}); }),
+              AllOf(HasSubstr("has cifar-10-python.tar.gz, but not the files in it; unpack it"),
+                    HasSubstr("tar -xzf " + archive + " -C " + files.folder())));
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenCifar100({.directory = files.folder()}); }),
+              HasSubstr("train.bin"));
+  WriteAll(files, "cifar-10-batches-bin/");
+  EXPECT_EQ(OpenCifar10({.directory = files.folder()}).train->size(), 10);
+}
+
 TEST(Cifar10, LastFileAbsentIsNamedToo) {
   const TempFiles files;
   WriteAll(files, "");
