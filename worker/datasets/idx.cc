@@ -4,17 +4,24 @@
 #include <ATen/Functions.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "worker/data/unpacked_file.h"
 
 namespace ddprun {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t kFashionMnistClasses = 10;
 constexpr std::int64_t kIdxClassesMax = 256;  // a label is a byte
@@ -26,12 +33,21 @@ constexpr std::int64_t kImagesMax = 50'000'000;  // a label takes 8 bytes of mem
 constexpr unsigned kReadBytesMax = 1u << 20;
 constexpr std::int64_t kImagesHeaderBytes = 16;
 constexpr std::int64_t kStatisticsImages = 1000;
-constexpr char kNextMove[] =
-    "install dataset-fashion-mnist (deploy/setup.sh does) or pass --data-dir";
+constexpr char kFashionMnistMove[] =
+    "for --dataset fashion-mnist install dataset-fashion-mnist (deploy/setup.sh does) or pass "
+    "--data-dir";
+constexpr char kIdxMove[] =
+    "for --dataset idx pass as --data-dir the folder of its four files, whole ones";
 
-[[noreturn]] void Fail(const std::string& path, const std::string& fact) {
-  throw DataError(path + ": " + fact + "; " + kNextMove);
-}
+// A file, and what to do where it is missing or damaged.
+struct Source {
+  std::string path;
+  std::string next_move;
+
+  [[noreturn]] void Fail(const std::string& fact) const {
+    throw DataError(path + ": " + fact + "; " + next_move);
+  }
+};
 
 std::string TooShort(std::int64_t got, std::int64_t wanted, const std::string& what) {
   return "is too short, with " + std::to_string(got) + " of the " + std::to_string(wanted) +
@@ -45,32 +61,34 @@ std::string TooLong(const std::string& what) {
 // Reads plain and compressed files alike, which is what zlib's gz functions do.
 class IdxReader {
  public:
-  explicit IdxReader(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
-    if (!file_) Fail(path_, std::strerror(errno) + std::string(", nor is there one with .gz"));
+  explicit IdxReader(const Source& source)
+      : source_(source), file_(gzopen(source.path.c_str(), "rb")) {
+    if (!file_) source_.Fail(std::strerror(errno));
     gzbuffer(file_.get(), 256 * 1024);
   }
 
   std::uint32_t Number(const char* what) {
     std::array<std::uint8_t, 4> b{};
-    if (Read(b.data(), b.size()) != b.size()) Fail(path_, std::string("ends before its ") + what);
+    if (Read(b.data(), b.size()) != b.size()) source_.Fail(std::string("ends before its ") + what);
     return std::uint32_t{b[0]} << 24 | std::uint32_t{b[1]} << 16 | std::uint32_t{b[2]} << 8 | b[3];
   }
 
   void Magic(std::uint32_t expected, const char* what) {
     const std::uint32_t magic = Number("magic number");
     if (magic == expected) return;
-    Fail(path_, "starts with " + std::to_string(magic) + ", but an IDX file of " + what +
-                    " starts with " + std::to_string(expected));
+    source_.Fail("starts with " + std::to_string(magic) + ", but an IDX file of " + what +
+                 " starts with " + std::to_string(expected));
   }
 
   // Everything that is left, which must be `bytes` long.
   void Body(std::uint8_t* out, std::size_t bytes, const std::string& what) {
     const std::size_t got = Read(out, bytes);
     if (got != bytes) {
-      Fail(path_, TooShort(static_cast<std::int64_t>(got), static_cast<std::int64_t>(bytes), what));
+      source_.Fail(
+          TooShort(static_cast<std::int64_t>(got), static_cast<std::int64_t>(bytes), what));
     }
     std::uint8_t extra = 0;
-    if (Read(&extra, 1) != 0) Fail(path_, TooLong(what));
+    if (Read(&extra, 1) != 0) source_.Fail(TooLong(what));
   }
 
   bool IsPlain() const { return gzdirect(file_.get()) == 1; }
@@ -85,7 +103,7 @@ class IdxReader {
     while (done < bytes) {
       const auto want = static_cast<unsigned>(std::min<std::size_t>(bytes - done, kReadBytesMax));
       const int got = gzread(file_.get(), out + done, want);
-      if (got < 0) Fail(path_, std::string("cannot be decompressed (") + ErrorText() + ")");
+      if (got < 0) source_.Fail(std::string("cannot be decompressed (") + ErrorText() + ")");
       if (got == 0) break;
       done += static_cast<std::size_t>(got);
     }
@@ -98,12 +116,12 @@ class IdxReader {
     return code == Z_ERRNO ? std::strerror(errno) : text;
   }
 
-  const std::string path_;
+  const Source& source_;
   std::unique_ptr<gzFile_s, Close> file_;
 };
 
-at::Tensor MapImages(const std::string& path) {
-  IdxReader reader(path);
+at::Tensor MapImages(const Source& source) {
+  IdxReader reader(source);
   reader.Magic(kImagesMagic, "images");
   const std::int64_t count = reader.Number("number of images");
   const std::int64_t height = reader.Number("height");
@@ -111,60 +129,117 @@ at::Tensor MapImages(const std::string& path) {
   const bool sane = count > 0 && count <= kImagesMax && height > 0 && width > 0 &&
                     height <= kIdxSideMax && width <= kIdxSideMax;
   if (!sane || count * height * width > kBytesMax) {
-    Fail(path, "claims " + std::to_string(count) + " images of " + std::to_string(height) + "x" +
-                   std::to_string(width) + ", which cannot be");
+    source.Fail("claims " + std::to_string(count) + " images of " + std::to_string(height) + "x" +
+                std::to_string(width) + ", which cannot be");
   }
   const std::int64_t body = count * height * width;
   const std::string what = std::to_string(count) + " images";
-  const at::Tensor file = reader.IsPlain()
-                              ? MapDataFile(path, kNextMove)
-                              : MapUnpacked(path, kImagesHeaderBytes + body, kNextMove);
+  const at::Tensor file =
+      reader.IsPlain() ? MapDataFile(source.path, source.next_move)
+                       : MapUnpacked(source.path, kImagesHeaderBytes + body, source.next_move);
   if (file.numel() < kImagesHeaderBytes + body) {
-    Fail(path, TooShort(file.numel() - kImagesHeaderBytes, body, what));
+    source.Fail(TooShort(file.numel() - kImagesHeaderBytes, body, what));
   }
-  if (file.numel() > kImagesHeaderBytes + body) Fail(path, TooLong(what));
+  if (file.numel() > kImagesHeaderBytes + body) source.Fail(TooLong(what));
   return file.as_strided({count, 1, height, width}, {height * width, height * width, width, 1},
                          kImagesHeaderBytes);
 }
 
 // Takes no more memory than the labels of these images: a few bytes of gzip can claim gigabytes.
-at::Tensor ReadLabels(const std::string& path, const std::string& images_path,
-                      std::int64_t images) {
-  IdxReader reader(path);
+at::Tensor ReadLabels(const Source& source, const std::string& images_path, std::int64_t images) {
+  IdxReader reader(source);
   reader.Magic(kLabelsMagic, "labels");
   const std::int64_t count = reader.Number("number of labels");
   if (count != images) {
-    Fail(path, "holds " + std::to_string(count) + " labels for the " + std::to_string(images) +
-                   " images of " + images_path);
+    source.Fail("holds " + std::to_string(count) + " labels for the " + std::to_string(images) +
+                " images of " + images_path);
   }
   at::Tensor labels = at::empty({count}, at::kByte);
   reader.Body(labels.data_ptr<std::uint8_t>(), count, std::to_string(count) + " labels");
   return labels.to(at::kLong);
 }
 
-// Where neither is there the plain name, which the reader then complains about.
-std::string PlainOrCompressed(const std::filesystem::path& folder, const std::string& name) {
-  const std::filesystem::path plain = folder / name;
-  const std::filesystem::path compressed = folder / (name + ".gz");
-  return !std::filesystem::exists(plain) && std::filesystem::exists(compressed) ? compressed
-                                                                                : plain;
-}
-
-LabelledImages ReadPart(const std::filesystem::path& folder, const std::string& prefix,
+// The images, and the labels of `labels`.
+LabelledImages ReadPair(const Source& images, const std::function<Source()>& labels,
                         std::int64_t classes) {
-  return ReadIdxPair(PlainOrCompressed(folder, prefix + "-images-idx3-ubyte"),
-                     PlainOrCompressed(folder, prefix + "-labels-idx1-ubyte"), classes);
+  LabelledImages set{.images = MapImages(images), .labels = {}};
+  const Source source = labels();  // what is wrong with the images is told first
+  set.labels = ReadLabels(source, images.path, set.images.size(0));
+  CheckLabels(set, classes, source.path);
+  return set;
 }
 
-void RequireSize(const LabelledImages& part, const std::filesystem::path& folder,
-                 const std::string& prefix, std::int64_t height, std::int64_t width) {
+// The file of that name in the folder, which MNIST's mirrors write with a dot and torchvision with
+// a dash before its type, plain or compressed. Empty if there is none.
+fs::path FindFile(const fs::path& folder, const std::string& stem, const std::string& type) {
+  for (const char* sign : {"-", "."}) {
+    for (const char* ending : {"", ".gz"}) {
+      const fs::path path = folder / (stem + sign + type + ending);
+      std::error_code error;
+      if (fs::is_regular_file(path, error)) return path;
+    }
+  }
+  return {};
+}
+
+constexpr char kImagesType[] = "idx3-ubyte";
+constexpr char kLabelsType[] = "idx1-ubyte";
+
+bool HasImages(const fs::path& folder) {
+  return !FindFile(folder, "train-images", kImagesType).empty();
+}
+
+// The folder of the files: that of --data-dir, or the one where torchvision puts them below it,
+// NAME/raw. `names`: which data sets'; empty: any. Throws DataError if there are several.
+fs::path FolderOf(const fs::path& told, std::vector<std::string> names,
+                  const std::string& next_move) {
+  if (HasImages(told)) return told;
+  if (HasImages(told / "raw")) return told / "raw";
+  if (names.empty()) {
+    std::error_code error;
+    fs::directory_iterator entries(told, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error))
+      names.push_back(entries->path().filename());
+    std::sort(names.begin(), names.end());
+  }
+  std::vector<fs::path> found;
+  for (const std::string& name : names) {
+    if (HasImages(told / name / "raw")) found.push_back(told / name / "raw");
+  }
+  if (found.size() > 1) {
+    throw DataError(told.string() + ": has several data sets, the first two in " +
+                    found[0].string() + " and " + found[1].string() + "; " + next_move);
+  }
+  return found.empty() ? told : found[0];
+}
+
+Source FindSource(const fs::path& folder, const std::string& stem, const std::string& type,
+                  const std::string& next_move) {
+  const fs::path path = FindFile(folder, stem, type);
+  if (!path.empty()) return {path, next_move};
+  std::error_code error;
+  const Source absent{folder / (stem + "-" + type), next_move};
+  if (!fs::is_directory(folder, error))
+    Source{folder, next_move}.Fail(error ? error.message() : "is no folder");
+  absent.Fail("there is no such file, nor " + stem + "." + type + ", nor either with .gz");
+}
+
+LabelledImages ReadPart(const fs::path& folder, const std::string& part, std::int64_t classes,
+                        const std::string& next_move) {
+  return ReadPair(
+      FindSource(folder, part + "-images", kImagesType, next_move),
+      [&] { return FindSource(folder, part + "-labels", kLabelsType, next_move); }, classes);
+}
+
+void RequireSize(const LabelledImages& set, const fs::path& folder, const std::string& part,
+                 std::int64_t height, std::int64_t width, const std::string& next_move) {
   const auto size = [](std::int64_t h, std::int64_t w) {
     return std::to_string(h) + "x" + std::to_string(w);
   };
-  if (part.images.size(2) == height && part.images.size(3) == width) return;
-  Fail(PlainOrCompressed(folder, prefix + "-images-idx3-ubyte"),
-       "holds images of " + size(part.images.size(2), part.images.size(3)) + ", not of " +
-           size(height, width));
+  if (set.images.size(2) == height && set.images.size(3) == width) return;
+  FindSource(folder, part + "-images", kImagesType, next_move)
+      .Fail("holds images of " + size(set.images.size(2), set.images.size(3)) + ", not of " +
+            size(height, width));
 }
 
 // All models here take three channels and images that are not too small.
@@ -183,19 +258,22 @@ Dataset Shown(LabelledImages train, LabelledImages test, std::int64_t classes, f
 
 LabelledImages ReadIdxPair(const std::string& images_path, const std::string& labels_path,
                            std::int64_t classes) {
-  LabelledImages set{.images = MapImages(images_path), .labels = {}};
-  set.labels = ReadLabels(labels_path, images_path, set.images.size(0));
-  CheckLabels(set, classes, labels_path);
-  return set;
+  return ReadPair(
+      {images_path, kIdxMove},
+      [&] {
+        return Source{labels_path, kIdxMove};
+      },
+      classes);
 }
 
 Dataset OpenFashionMnist(const DatasetOptions& options) {
-  const std::string folder =
-      options.directory.empty() ? kFashionMnistDirectoryDefault : options.directory;
-  LabelledImages train = ReadPart(folder, "train", kFashionMnistClasses);
-  RequireSize(train, folder, "train", 28, 28);
-  LabelledImages test = ReadPart(folder, "t10k", kFashionMnistClasses);
-  RequireSize(test, folder, "t10k", 28, 28);
+  const fs::path folder =
+      FolderOf(options.directory.empty() ? kFashionMnistDirectoryDefault : options.directory,
+               {"FashionMNIST"}, kFashionMnistMove);
+  LabelledImages train = ReadPart(folder, "train", kFashionMnistClasses, kFashionMnistMove);
+  RequireSize(train, folder, "train", 28, 28, kFashionMnistMove);
+  LabelledImages test = ReadPart(folder, "t10k", kFashionMnistClasses, kFashionMnistMove);
+  RequireSize(test, folder, "t10k", 28, 28, kFashionMnistMove);
   Dataset set = Shown(std::move(train), std::move(test), kFashionMnistClasses, 0.2860f, 0.3530f);
   set.class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                      "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
@@ -206,9 +284,10 @@ Dataset OpenIdx(const DatasetOptions& options) {
   if (options.directory.empty()) {
     throw DataError("--dataset idx has no folder of its own; pass --data-dir");
   }
-  LabelledImages train = ReadPart(options.directory, "train", kIdxClassesMax);
-  LabelledImages test = ReadPart(options.directory, "t10k", kIdxClassesMax);
-  RequireSize(test, options.directory, "t10k", train.images.size(2), train.images.size(3));
+  const fs::path folder = FolderOf(options.directory, {}, kIdxMove);
+  LabelledImages train = ReadPart(folder, "train", kIdxClassesMax, kIdxMove);
+  LabelledImages test = ReadPart(folder, "t10k", kIdxClassesMax, kIdxMove);
+  RequireSize(test, folder, "t10k", train.images.size(2), train.images.size(3), kIdxMove);
   const at::Tensor values =
       train.images.narrow(0, 0, std::min(kStatisticsImages, train.size())).to(at::kFloat).div(255);
   // A picture of one colour has none.

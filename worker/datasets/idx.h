@@ -16,13 +16,14 @@ inline constexpr char kFashionMnistDirectoryDefault[] = "/usr/share/datasets/fas
 // model here takes them.
 inline constexpr std::int64_t kIdxSideMin = 32;
 
-// `directory`/NAME or NAME.gz for the four files of Fashion-MNIST, ten classes of 28x28 grey
-// images, which are shown on three channels. Throws DataError.
+// The four files of Fashion-MNIST, ten classes of 28x28 grey images, which are shown on three
+// channels: train-images-idx3-ubyte and so on, also train-images.idx3-ubyte, and with .gz. They lie
+// in `directory`, or below it where torchvision puts them, in FashionMNIST/raw. Throws DataError.
 Dataset OpenFashionMnist(const DatasetOptions& options);
 
-// The same of any four files of those names: sizes are the headers', there are as many classes as
-// the greatest label says, mean and deviation are those of the first thousand training images.
-// Throws DataError.
+// The same of any four files of those names, also in the folder raw of any one data set there:
+// sizes are the headers', there are as many classes as the greatest label says, mean and deviation
+// are those of the first thousand training images. Throws DataError.
 Dataset OpenIdx(const DatasetOptions& options);
 
 // A file of images (magic 2051: N, height, width), which stay in it, and one of labels (magic 2049:

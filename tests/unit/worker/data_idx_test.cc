@@ -100,6 +100,75 @@ TEST_F(Idx, AbsentFileIsNamedWithTheNextMove) {
                     HasSubstr("--data-dir")));
 }
 
+// MNIST's own page has dots in the names; torchvision makes folders below its root.
+TEST_F(Idx, FilesAreFoundByTheNamesAndInTheFoldersThatAreInUse) {
+  struct Layout {
+    const char* below;
+    const char* sign;
+    bool compressed;
+  };
+  for (const auto& [below, sign, compressed] :
+       {Layout{"", "-", true}, Layout{"", ".", false}, Layout{"", ".", true},
+        Layout{"raw/", "-", false}, Layout{"FashionMNIST/raw/", "-", true},
+        Layout{"FashionMNIST/raw/", ".", false}}) {
+    const TempFiles files;
+    for (const char* part : {"train", "t10k"}) {
+      const auto write = [&](const std::string& kind, int dimensions, const std::string& bytes) {
+        const std::string name = std::string(below) + part + "-" + kind + sign + "idx" +
+                                 std::to_string(dimensions) + "-ubyte";
+        files.Write(name, bytes);
+        if (!compressed) return;
+        std::filesystem::remove(files.Path(name));
+        WriteCompressed(files.Path(name + ".gz"), bytes);
+      };
+      write("images", 3, Images(2, 28));
+      write("labels", 1, Labels({1, 2}));
+    }
+    SCOPED_TRACE(std::string(below) + sign + (compressed ? "gz" : ""));
+    EXPECT_EQ(OpenFashionMnist({.directory = files.folder()}).train->size(), 2);
+    EXPECT_EQ(OpenIdx({.directory = files.folder()}).test->size(), 2);
+  }
+}
+
+// A folder of the same name with the file in it is what Kaggle's archive unpacks to.
+TEST_F(Idx, AFolderIsNoFile) {
+  const TempFiles files;
+  for (const char* name : {"train-images", "t10k-images"}) {
+    files.Write(std::string(name) + "-idx3-ubyte/inner", "");
+    files.Write(std::string(name) + ".idx3-ubyte", Images(2, 28));
+  }
+  files.Write("train-labels.idx1-ubyte", Labels({1, 2}));
+  files.Write("t10k-labels.idx1-ubyte", Labels({1, 2}));
+  EXPECT_EQ(OpenIdx({.directory = files.folder()}).train->size(), 2);
+}
+
+TEST_F(Idx, SeveralDataSetsInOneRootAreToldApart) {
+  const TempFiles files;
+  for (const std::string name : {"FashionMNIST", "MNIST"}) {
+    for (const char* part : {"train", "t10k"}) {
+      files.Write(name + "/raw/" + part + "-images-idx3-ubyte", Images(2, 28));
+      files.Write(name + "/raw/" + part + "-labels-idx1-ubyte", Labels({1, 2}));
+    }
+  }
+  EXPECT_EQ(OpenFashionMnist({.directory = files.folder()}).train->size(), 2);
+  EXPECT_EQ(OpenIdx({.directory = files.Path("MNIST")}).train->size(), 2);
+  EXPECT_THAT(
+      MessageOf<DataError>([&] { OpenIdx({.directory = files.folder()}); }),
+      AllOf(HasSubstr("has several data sets"), HasSubstr(files.Path("FashionMNIST/raw") + " and "),
+            HasSubstr(files.Path("MNIST/raw") + "; for --dataset idx pass as --data-dir")));
+}
+
+TEST_F(Idx, TheAdviceIsForTheDataSetThatWasAskedFor) {
+  const TempFiles files;
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenIdx({.directory = files.folder()}); }),
+              AllOf(HasSubstr("nor train-images.idx3-ubyte"), HasSubstr("; for --dataset idx pass"),
+                    ::testing::Not(HasSubstr("fashion"))));
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenIdx({.directory = files.Path("none")}); }),
+              HasSubstr(files.Path("none") + ": No such file or directory; for --dataset idx"));
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenFashionMnist({.directory = files.folder()}); }),
+              HasSubstr("; for --dataset fashion-mnist install"));
+}
+
 TEST_F(Idx, ImagesOfAnotherSizeAreAFault) {
   const TempFiles files;
   files.Write("train-images-idx3-ubyte", Images(1, 20));
