@@ -78,6 +78,32 @@ def test_every_data_set_can_be_trained_with(tmp_path, dataset, make, arguments):
     assert "test accuracy" in done.stdout
 
 
+@pytest.mark.parametrize(("dataset", "below"), [("idx", "MNIST/raw"), ("fashion-mnist", "FashionMNIST/raw"), ("idx", "")])
+def test_idx_files_are_found_in_torchvisions_folders_and_with_dots_in_their_names(tmp_path, dataset, below):
+    data = tmp_path / below
+    data.mkdir(parents=True, exist_ok=True)
+    make_idx(data, compressed=below == "")
+    if not below:
+        for file in list(data.iterdir()):
+            file.rename(data / re.sub(r"-(idx\d)", r".\1", file.name))
+        assert (data / "train-images.idx3-ubyte.gz").is_file()
+    done = run([TRAIN, "--dataset", dataset, "--data-dir", tmp_path, *SHORT, "--output-dir", tmp_path / "o"])
+    assert done.returncode == 0, done.stderr
+    assert f"{dataset}: 300 training and 300 test images" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("dataset", "advice"),
+    [
+        ("idx", "no such file, nor train-images.idx3-ubyte, nor either with .gz; for --dataset idx pass as --data-dir"),
+        ("cifar100", "run deploy/fetch-data.sh --dataset cifar100, or pass --data-dir"),
+    ],
+)
+def test_the_advice_is_for_the_data_set_that_was_asked_for(tmp_path, dataset, advice):
+    said = sentence(run([TRAIN, "--dataset", dataset, "--data-dir", tmp_path]), 1)
+    assert advice in said and "fashion" not in said
+
+
 def mappings(pid, name):
     """Of the mapped files whose path has `name` in it: {inode: {field: kB}}."""
     found, fields = {}, None
