@@ -148,6 +148,21 @@ std::vector<std::string> ListClasses(const fs::path& folder) {
   return classes;
 }
 
+std::string NoteOfClasslessImages(const fs::path& folder) {
+  std::int64_t count = 0;
+  std::string first;
+  ForEachEntry(folder, [&](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename();
+    if (!HasImageEnding(name) || IsFolder(entry)) return;
+    ++count;
+    if (first.empty() || name < first) first = name;
+  });
+  if (count == 0) return "";
+  return std::to_string(count) + (count == 1 ? " image lies in " : " images lie in ") +
+         folder.string() + " itself and not in a class's folder, and " +
+         (count == 1 ? "is" : "are") + " not used (the first: " + first + ")";
+}
+
 ImageFiles ListTrainingImages(const fs::path& folder, const std::vector<std::string>& classes,
                               PassedOver& others) {
   ImageFiles files(folder);

@@ -60,6 +60,10 @@ class ImageFiles {
 // be read, or has none.
 std::vector<std::string> ListClasses(const std::filesystem::path& folder);
 
+// A note of the images that lie in `folder` itself, where no class is; empty if there are none.
+// Throws DataError.
+std::string NoteOfClasslessImages(const std::filesystem::path& folder);
+
 // The images in folder/CLASS/ and in all folders below it, for each of `classes`, whose places are
 // the labels. In the order of torchvision's ImageFolder: by class, by folder, by name. Throws
 // DataError: a folder cannot be read or lies deeper than kFolderDepthMax, or a class has no image.

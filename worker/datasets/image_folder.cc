@@ -219,7 +219,9 @@ Dataset OpenImageFolder(const DatasetOptions& options) {
   ImageFiles train = ListTrainingImages(root / "train", folders, others);
   ImageFiles test = (IsAnnotated(test_folder) ? ListAnnotatedImages : ListTestImages)(
       test_folder, folders, others);
-  for (const std::string& note : {Untested(test, set.class_names), others.Sentence()}) {
+  for (const std::string& note :
+       {Untested(test, set.class_names), NoteOfClasslessImages(root / "train"),
+        NoteOfClasslessImages(test_folder), others.Sentence()}) {
     if (!note.empty()) set.notes.push_back(note);
   }
   const ImageFolder::Options shown{.side = options.input_size, .mean = set.mean, .std = set.std};

@@ -211,6 +211,18 @@ TEST_F(ImageFolderTest, FilesOfOtherKindsAreCounted) {
   EXPECT_THAT(Open().notes[0], HasSubstr("1 .c, 2 more kinds (the first"));
 }
 
+TEST_F(ImageFolderTest, ImagesOfNoClassAreCounted) {
+  files_.Write("train/b.png", Png(Gradient(4, 4)));
+  files_.Write("train/a.jpg", Jpeg(Gradient(4, 4)));
+  files_.Write("val/c.png", Png(Gradient(4, 4)));
+  files_.Write("val/list.csv", "no image");
+  EXPECT_THAT(Open().notes,
+              ElementsAre("2 images lie in " + files_.Path("train") +
+                              " itself and not in a class's folder, and are not used (the first: "
+                              "a.jpg)",
+                          HasSubstr("1 image lies in " + files_.Path("val")), HasSubstr("1 .txt")));
+}
+
 // Tiny ImageNet's val/.
 TEST_F(ImageFolderTest, TestImagesMayHaveTheirClassesInAList) {
   std::filesystem::remove_all(files_.Path("val"));
