@@ -197,6 +197,7 @@ void Trainer::WarmUp() {
 void Trainer::TrainEpoch() {
   const std::int64_t epoch = state_.position().epoch;
   const EpochPlan sampler = state_.BeginEpoch(parts_.strategy->shard());
+  if (data_.damaged) data_.damaged->TakeFilled();  // those of a warm-up's batches
   step_->BeginEpoch(sampler, static_cast<std::uint64_t>(epoch));
   StepBatches batches;
   for (; batches.first < sampler.batches() && !state_.Done(); batches.first += batches.count) {
