@@ -54,7 +54,7 @@ def train(folder, model, flags, *more):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return folder / "cifar_net.pth"
+    return folder / ("model.pth" if "imagefolder" in more + tuple(flags) else "cifar_net.pth")
 
 
 def export(model_file, form, output, *flags):
@@ -336,7 +336,7 @@ def test_what_a_model_is_for_is_written_beside_it(tmp_path):
     make_image_folder(tmp_path / "data")
     flags = ["--dataset", "imagefolder", "--data-dir", tmp_path / "data", "--input-size", "36"]
     saved = train(tmp_path, "netresdeep", ["--shared-blocks"], *flags)
-    described = json.loads((tmp_path / "cifar_net.pth.json").read_text())
+    described = json.loads((tmp_path / "model.pth.json").read_text())
     assert described["settings"]["model"] == "netresdeep" and described["settings"]["shared-blocks"] == "true"
     data = described["data"]
     assert (data["channels"], data["height"], data["width"], data["classes"]) == (3, 36, 36, 2)

@@ -59,6 +59,15 @@ void CheckChoices(const Config& config) {
   }
 }
 
+// In other programs --model-name selects the network.
+void CheckModelName(const Config& config) {
+  const std::vector<std::string> models = Models().Names();
+  const std::string& name = config.model_name;
+  if (name == config.model || std::find(models.begin(), models.end(), name) == models.end()) return;
+  throw UsageError("--model-name " + name + " would name the file of a --model " + config.model +
+                   "; pass --model " + name + " for that network, or another --model-name");
+}
+
 std::string Help(const Setting& setting) {
   const std::vector<std::string> choices = Choices(setting);
   return choices.empty() ? setting.help : setting.help + " (" + Joined(choices) + ")";
@@ -150,6 +159,7 @@ void SettingFlags::Apply(Config& config, bool trained) const {
     config.dataset = config.model == "linear" && !trained ? "random" : dataset;
   Validate(config);
   CheckChoices(config);
+  CheckModelName(config);
 }
 
 void CheckOutputFile(const std::string& option, const std::string& path) {

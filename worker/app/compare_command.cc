@@ -25,6 +25,7 @@
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/comparison.h"
+#include "worker/export/run_folder.h"
 #include "worker/files/atomic_file.h"
 #include "worker/training/results.h"
 #include "worker/training/summary.h"

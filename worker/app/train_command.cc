@@ -42,7 +42,7 @@ using FolderLocks = std::vector<std::unique_ptr<FolderLock>>;
 // Creates the folders that rank 0 writes to, and locks them against other trainings.
 FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
   PrepareFolder("--output-dir", config.output_dir);
-  PrepareResults(config.output_dir);
+  PrepareResults(config.output_dir, ModelFileName(config));
   std::vector<std::string> folders = {config.output_dir};
   if (SavesCheckpoints(config)) {
     PrepareFolder("--checkpoint-dir", CheckpointFolder(config));

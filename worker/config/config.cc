@@ -85,6 +85,21 @@ void Require(bool holds, const std::string& sentence) {
   if (!holds) throw UsageError(sentence);
 }
 
+// A name of a file has 255 bytes, of which endings such as .json and .tmp.PID take some.
+constexpr std::size_t kModelNameBytesMax = 200;
+
+void CheckModelName(const std::string& name) {
+  const std::string begin = "--model-name '" + name + "' ";
+  Require(name.find('/') == std::string::npos && !name.starts_with('.'),
+          begin +
+              "is no name of a file; give a name without / and without . at its begin, and the "
+              "folder as --output-dir");
+  Require(name.size() <= kModelNameBytesMax, begin + "has more than " +
+                                                 std::to_string(kModelNameBytesMax) +
+                                                 " bytes; choose a shorter one");
+  Require(!name.ends_with(".pth"), begin + "ends in .pth, which is added; leave the ending out");
+}
+
 }  // namespace
 
 const std::vector<Setting>& Settings() {
@@ -235,8 +250,11 @@ const std::vector<Setting>& Settings() {
        "go on from the newest good checkpoint (auto), only after the launcher has restarted the "
        "workers (restart), never, or from this file"},
       {"output-dir", &Config::output_dir, kRunGroup, kOwn,
-       "folder for cifar_net.pth, cifar_net.pth.json (its model and classes, and its images' "
+       "folder for the model, NAME.pth, NAME.pth.json (its model and classes, and its images' "
        "channels, mean and std) and all other files; created if missing"},
+      {"model-name", &Config::model_name, kRunGroup, kOwn,
+       "NAME of the model's files in --output-dir; default: cifar_net, but model with --dataset "
+       "idx and imagefolder"},
       {"eval", &Config::eval, kRunGroup, kRun,
        "measure the accuracy on the test images at the end"},
       {"eval-batch-size", &Config::eval_batch_size, kRunGroup, kRun,
@@ -324,8 +342,15 @@ bool UsesNesterov(const Config& config) {
   return config.nesterov.value_or(config.optimizer == "sgd" && config.momentum > 0);
 }
 
+std::string ModelFileName(const Config& config) {
+  const bool of_own_data = config.dataset == "idx" || config.dataset == "imagefolder";
+  const std::string standard = of_own_data ? "model" : "cifar_net";
+  return (config.model_name.empty() ? standard : config.model_name) + ".pth";
+}
+
 void Validate(const Config& config) {
   CheckRanges(config);
+  CheckModelName(config.model_name);
   Require(
       static_cast<double>(config.batch_size) * static_cast<double>(config.accumulate) <= kNumberMax,
       "--batch-size " + std::to_string(config.batch_size) + " times --accumulate " +

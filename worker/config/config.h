@@ -92,6 +92,7 @@ struct Config {
 
   // Run
   std::string output_dir = ".";
+  std::string model_name;  // of the file, without .pth; empty: by the data set (ModelFileName)
   bool eval = true;
   std::int64_t eval_batch_size = 250;
   TestTimeAugmentation tta = TestTimeAugmentation::kPlain;
@@ -113,6 +114,9 @@ struct Config {
 };
 
 bool UsesNesterov(const Config& config);
+
+// Of the file that the trained model is written to, in --output-dir.
+std::string ModelFileName(const Config& config);
 
 // The request cannot be carried out: one sentence. The program ends with 2.
 struct UsageError : OwnError {

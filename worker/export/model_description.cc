@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "proto/input_file.h"
 #include "proto/json_text.h"
 #include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
@@ -75,19 +76,40 @@ nlohmann::json ToJson(const ModelInput& input) {
   return json;
 }
 
-void WriteDescription(const std::string& model_path, const Config& config,
-                      const ModelInput& input) {
+void WriteDescription(const std::string& model_path, const Config& config, const ModelInput& input,
+                      const std::string& training) {
   Json settings = Json::object();
   for (const Setting& setting : Settings()) {
     const std::string text = ToText(config, setting);
     if (IsOfTheModel(setting) && !text.empty()) settings[setting.key] = text;
   }
-  const Json json{{"format", kFormat},
-                  {"crc32c", ChecksumOf(model_path)},
-                  {"settings", settings},
-                  {"data", ToJson(input)}};
+  Json json{{"format", kFormat},
+            {"crc32c", ChecksumOf(model_path)},
+            {"settings", settings},
+            {"data", ToJson(input)}};
+  if (!training.empty()) json[kTrainingKey] = training;
   const std::string text = JsonText(json, 2) + "\n";
   WriteFile(model_path + kDescriptionSuffix, text);
+}
+
+std::string TrainingOfModel(const std::string& model_path) {
+  const auto text = ReadRegularFile(model_path + kDescriptionSuffix, kBytesMax);
+  if (!text.ok()) return "";
+  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const bool names =
+      json.is_object() && json.contains(kTrainingKey) && json.at(kTrainingKey).is_string();
+  return names ? json.at(kTrainingKey).get<std::string>() : "";
+}
+
+bool SameBytes(const std::string& path, const std::string& other) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || std::filesystem::file_size(other, error) != size || error) return false;
+  try {
+    return ChecksumOf(path) == ChecksumOf(other);
+  } catch (const std::runtime_error&) {
+    return false;
+  }
 }
 
 std::optional<ModelDescription> ReadDescription(const std::string& model_path,

@@ -11,6 +11,7 @@
 
 #include "worker/export/model_description.h"
 #include "worker/export/model_file.h"
+#include "worker/export/run_folder.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
 
@@ -41,10 +42,9 @@ void PrepareFolder(const std::string& option, const std::string& path) {
   }
 }
 
-void PrepareResults(const std::string& output_dir) {
-  const std::string description = std::string(kModelFileName) + kDescriptionSuffix;
+void PrepareResults(const std::string& output_dir, const std::string& model_file) {
   for (const std::string& name :
-       {std::string(kModelFileName), description, std::string(kSummaryFileName)}) {
+       {model_file, model_file + kDescriptionSuffix, std::string(kSummaryFileName)}) {
     const std::filesystem::path path = std::filesystem::path(output_dir) / name;
     std::error_code error;
     // A link is replaced; a FIFO would take the result only if something reads it at the end, and
@@ -63,8 +63,9 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 }
 
 void WriteResults(const Config& config, const Dataset& data, World& world, Console& console,
-                  TrainingParts& parts, std::chrono::steady_clock::time_point program_start,
-                  Summary& summary) {
+                  KeptTraining& kept) {
+  TrainingParts& parts = *kept.parts;
+  Summary& summary = kept.summary;
   if (parts.average) parts.average->Swap();
   parts.strategy->GatherModel();
   if (world.rank() == 0) {
@@ -74,10 +75,13 @@ void WriteResults(const Config& config, const Dataset& data, World& world, Conso
     summary.backend = world.backend_name();
     summary.device = world.device().str();
     summary.deterministic = at::globalContext().deterministicAlgorithms();
-    summary.model_file = folder / kModelFileName;
+    summary.model_file = folder / ModelFileName(config);
+    EarlierResults earlier(folder, ModelFileName(config), kept.saved.training);
     SaveStateDict(*parts.model, summary.model_file);
-    WriteDescription(summary.model_file, config, InputOf(data));
-    summary.SetTotal(SecondsSince(program_start));
+    WriteDescription(summary.model_file, config, InputOf(data), kept.saved.training);
+    if (const std::string path = earlier.Kept(); !path.empty())
+      console.Line("the former model is kept as " + path);
+    summary.SetTotal(SecondsSince(kept.start));
     const std::string json = ToJson(summary);
     WriteFile(folder / kSummaryFileName, json);
     console.Line(ToTable(summary));

@@ -9,12 +9,9 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/metrics/console.h"
-#include "worker/training/summary.h"
-#include "worker/training/training_parts.h"
+#include "worker/training/kept_training.h"
 
 namespace ddprun {
-
-inline constexpr char kModelFileName[] = "cifar_net.pth";
 
 // Makes the folder that `option` (--output-dir) names, if it is not there, and makes sure that it
 // can be written to, so that a training does not end with nothing. Throws UsageError.
@@ -22,14 +19,14 @@ void PrepareFolder(const std::string& option, const std::string& path);
 
 // Makes sure that nothing but a file or a link is in the place of those that the results are
 // written to. Throws UsageError.
-void PrepareResults(const std::string& output_dir);
+void PrepareResults(const std::string& output_dir, const std::string& model_file);
 
 double SecondsSince(std::chrono::steady_clock::time_point start);
 
 // Completes the summary and, on rank 0, writes the averaged model, its description and summary.json
-// into --output-dir and prints the table. All ranks must call it. Throws std::runtime_error.
+// into --output-dir and prints the table. Those of an earlier training there are kept, which a line
+// says. All ranks must call it. Throws std::runtime_error.
 void WriteResults(const Config& config, const Dataset& data, World& world, Console& console,
-                  TrainingParts& parts, std::chrono::steady_clock::time_point program_start,
-                  Summary& summary);
+                  KeptTraining& kept);
 
 }  // namespace ddprun

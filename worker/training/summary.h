@@ -14,8 +14,6 @@
 
 namespace ddprun {
 
-inline constexpr char kSummaryFileName[] = "summary.json";
-
 struct Summary {
   std::optional<Evaluation> evaluation;  // of the written model
   double best_accuracy = 0;              // of all evaluations, a share

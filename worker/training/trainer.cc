@@ -334,7 +334,7 @@ void Trainer::Finish() {
   summary_.loss = kept_.loss;
   summary_.cuda_graph = step_->is_graph();
   summary_.rank_time = clock_.rank_time();
-  WriteResults(config_, data_, world_, console_, parts_, kept_.start, summary_);
+  WriteResults(config_, data_, world_, console_, kept_);
 }
 
 // A loss that is not finite ends the training before it changes anything. With fp16 the scaler

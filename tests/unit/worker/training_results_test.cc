@@ -44,9 +44,9 @@ TEST(PrepareFolder, OneThatTakesNoFileIsAFault) {
 
 TEST(PrepareResults, AFolderInTheirPlaceIsAFault) {
   const TempFiles files;
-  PrepareResults(files.folder());
+  PrepareResults(files.folder(), "cifar_net.pth");
   files.Write("cifar_net.pth/inside", "x");
-  EXPECT_THAT(MessageOf<UsageError>([&] { PrepareResults(files.folder()); }),
+  EXPECT_THAT(MessageOf<UsageError>([&] { PrepareResults(files.folder(), "cifar_net.pth"); }),
               AllOf(HasSubstr("cifar_net.pth"), HasSubstr("is a folder")));
 }
 
@@ -54,7 +54,7 @@ TEST(PrepareResults, AFifoInTheirPlaceIsAFault) {
   for (const char* name : {"cifar_net.pth", "cifar_net.pth.json", "summary.json"}) {
     const TempFiles files;
     ASSERT_EQ(mkfifo(files.Path(name).c_str(), 0600), 0);
-    EXPECT_EQ(MessageOf<UsageError>([&] { PrepareResults(files.folder()); }),
+    EXPECT_EQ(MessageOf<UsageError>([&] { PrepareResults(files.folder(), "cifar_net.pth"); }),
               "--output-dir: " + files.Path(name) +
                   ", which the results are written to, is not a regular file; remove it or choose "
                   "another --output-dir");
@@ -65,7 +65,7 @@ TEST(PrepareResults, ALinkInTheirPlaceIsReplacedInTheEnd) {
   const TempFiles files;
   std::filesystem::create_symlink("/dev/null", files.Path("cifar_net.pth"));
   files.Write("summary.json", "{}");
-  PrepareResults(files.folder());
+  PrepareResults(files.folder(), "cifar_net.pth");
 }
 
 TEST(Checksum, IsOfTheNumbersInTheirOrder) {
