@@ -208,11 +208,11 @@ Config ParseCommandLine(const std::vector<std::string>& arguments) {
 ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
   app.add_option(
          "model", path_,
-         "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
-         "two need --model and the other settings of the model, unless FILE.json, which train "
-         "writes beside its model, contains them")
+         "the folder of a run (its --output-dir), a folder of checkpoints, a checkpoint, or a .pth "
+         "or .safetensors file; the last two need --model and the other settings of the model, "
+         "unless PATH.json, which train writes beside its model, contains them")
       ->required()
-      ->type_name("FILE");
+      ->type_name("PATH");
   app.add_flag("--no-ema", without_average_,
                "use the weights themselves instead of their moving average");
 }

@@ -95,7 +95,7 @@ void RunEval(const CommandContext& context) {
   CLI::App app(
       "Measures the accuracy and loss of a trained model on the test images, in one process or "
       "several ranks.\n"
-      "ddprun --standalone --nproc-per-node 2 train eval run/checkpoints",
+      "ddprun --standalone --nproc-per-node 2 train eval run",
       "train eval");
   ModelArguments arguments(app);
   ParseWith(app, context.arguments);

@@ -51,7 +51,7 @@ ModelInput FindInput(const ModelFile& file, const Config& config) {
 void RunExport(const CommandContext& context) {
   CLI::App app(
       "Writes a trained model for other programs.\n"
-      "train export run/checkpoints --format hf --output my-model",
+      "train export run --format hf --output my-model",
       "train export");
   ModelArguments arguments(app);
   std::string format, output;

@@ -114,6 +114,9 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
 FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Notify& notify) {
   std::error_code error;
   if (!fs::is_directory(path_or_folder, error)) return OpenFile(path_or_folder);
+  const std::string inside = fs::path(path_or_folder) / kCheckpointsFolder;
+  if (ListCheckpoints(path_or_folder).empty() && !ListCheckpoints(inside).empty())
+    return OpenCheckpoint(inside, notify);
   const std::string training = CurrentTraining(path_or_folder);
   if (!training.empty()) {
     if (auto found = FindNewest(path_or_folder, training, notify)) return *std::move(found);

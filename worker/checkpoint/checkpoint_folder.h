@@ -20,6 +20,9 @@
 
 namespace ddprun {
 
+// In a run's folder (--output-dir), unless another is named.
+inline constexpr char kCheckpointsFolder[] = "checkpoints";
+
 // In Snapshot::about: the training's name.
 inline constexpr char kTrainingKey[] = "training";
 
@@ -67,7 +70,7 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
                                           const Notify& notify);
 
 // The file itself, or the newest good one of a folder: of the training that it is the folder of, or
-// else of any. Throws CheckpointError.
+// else of any. A run's folder stands for checkpoints in it. Throws CheckpointError.
 FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Notify& notify);
 
 // What training.json says.

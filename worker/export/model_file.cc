@@ -13,6 +13,7 @@
 
 #include "proto/json_text.h"
 #include "worker/export/model_description.h"
+#include "worker/export/run_folder.h"
 #include "worker/export/transformers_names.h"
 #include "worker/export/weight_files.h"
 #include "worker/files/safetensors.h"
@@ -72,6 +73,17 @@ ModelFile WithDescription(ModelFile model, const std::string& name,
     model.input = std::move(description->input);
   }
   return model;
+}
+
+// A run's folder, or one of checkpoints.
+ModelFile FromFolder(const std::string& path, const ModelFileOptions& options) {
+  const RunModel run = FindRunModel(path, options.notify);
+  if (run.checkpoint) return FromCheckpoint(*run.checkpoint, options);
+  if (!run.file.empty()) return ReadModelFile(run.file, options);
+  if (!ListCheckpoints(path).empty())
+    return FromCheckpoint(OpenCheckpoint(path, options.notify), options);
+  throw std::runtime_error("there is no model and no good checkpoint in " + path +
+                           "; name the folder of a run, one of checkpoints or a file");
 }
 
 // transformers' ResNet has variants that differ from torchvision's, which the names do not show.
@@ -160,7 +172,7 @@ ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
   std::string name = path;
   if (fs::is_directory(path)) {
     name = WeightsIn(path);
-    if (name.empty()) return FromCheckpoint(OpenCheckpoint(path, options.notify), options);
+    if (name.empty()) return FromFolder(path, options);
   }
   if (!IsTorchOrIndex(name)) {
     const SafetensorsFile file = OpenSafetensors(name);

@@ -48,8 +48,9 @@ struct ModelFileOptions {
 };
 
 // `path`: a checkpoint, a .pth or .safetensors file, a folder with a file of weights or its parts
-// (weight_files.h), or a folder of checkpoints, of which the newest undamaged one is read. The kind
-// is detected by content. Throws std::runtime_error with one sentence that names the path.
+// (weight_files.h), a folder of checkpoints, of which the newest undamaged one is read, or
+// a run's folder (run_folder.h). The kind is detected by content. Throws std::runtime_error with
+// one sentence that names the path.
 ModelFile ReadModelFile(const std::string& path, ModelFileOptions options);
 
 // The file's tensors under the model's own names: names of transformers' ResNet are translated, and

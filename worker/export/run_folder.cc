@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/export/run_folder.h"
 
+#include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 
+#include "proto/input_file.h"
 #include "worker/export/model_description.h"
 
 namespace ddprun {
@@ -13,10 +16,32 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kModelEnding[] = ".pth";
+constexpr std::size_t kSummaryBytesMax = 1u << 20;
 
 bool IsThere(const std::string& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));
+}
+
+// The model's file that summary.json names; empty if it names none that is there.
+std::string WrittenModel(const std::string& folder) {
+  const auto text = ReadRegularFile(fs::path(folder) / kSummaryFileName, kSummaryBytesMax);
+  if (!text.ok()) return "";
+  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("model_file") || !json["model_file"].is_string())
+    return "";
+  // Only the name: the folder may have been moved.
+  const fs::path name = fs::path(json["model_file"].get<std::string>()).filename();
+  const std::string path = fs::path(folder) / name;
+  std::error_code error;
+  return !name.empty() && fs::is_regular_file(path, error) ? path : "";
+}
+
+bool IsNewer(const std::string& path, const std::string& other) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) return false;
+  return time > fs::last_write_time(other, error) && !error;
 }
 
 // A second name where the file system has such, so that the first one is never missing.
@@ -30,6 +55,21 @@ void GiveSecondName(const std::string& from, const std::string& to) {
 }
 
 }  // namespace
+
+RunModel FindRunModel(const std::string& folder, const Notify& notify) {
+  const std::string model = WrittenModel(folder);
+  const std::string checkpoints = fs::path(folder) / kCheckpointsFolder;
+  const std::string training = CurrentTraining(checkpoints);
+  auto newest =
+      FindNewest(checkpoints, training.empty() ? std::nullopt : std::optional(training), notify);
+  if (!newest && model.empty()) newest = FindNewest(checkpoints, std::nullopt, notify);
+  if (!newest) return {.checkpoint = std::nullopt, .file = model};
+  // One of another training that saves no checkpoints is told from an older one by its time alone.
+  const bool of_another = !model.empty() && TrainingOfModel(model) != TrainingOf(newest->snapshot);
+  if (of_another && IsNewer(model, newest->path))
+    return {.checkpoint = std::nullopt, .file = model};
+  return {.checkpoint = std::move(newest), .file = ""};
+}
 
 EarlierResults::EarlierResults(const std::string& folder, const std::string& model_file,
                                const std::string& training)

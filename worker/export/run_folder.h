@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run (--output-dir): how the results of an earlier training there are kept when a
-// later one writes its own.
+// The folder of a run (--output-dir): which of its files is the trained model, and how the results
+// of an earlier training there are kept when a later one writes its own.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "worker/checkpoint/checkpoint_folder.h"
 
 namespace ddprun {
 
 inline constexpr char kSummaryFileName[] = "summary.json";
+
+// The trained model of a run: one of the two is set, or neither if the folder has no model.
+struct RunModel {
+  std::optional<FoundCheckpoint> checkpoint;
+  std::string file;  // NAME.pth
+};
+
+// Looks in `folder` for the model that its latest training has come to: the newest good checkpoint
+// in checkpoints/, or the model's file where the training that wrote it saved no checkpoint.
+// `notify` receives sentences about damaged checkpoints. Does not throw.
+RunModel FindRunModel(const std::string& folder, const Notify& notify);
 
 // Before `training` (checkpoint_folder.h) writes NAME.pth, NAME.pth.json and summary.json into a
 // folder that has those of an earlier training: gives these a second name, NAME-1.pth,

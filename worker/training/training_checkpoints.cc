@@ -38,7 +38,7 @@ bool SavesCheckpoints(const Config& config) {
 
 std::string CheckpointFolder(const Config& config) {
   return config.checkpoint_dir.empty()
-             ? (std::filesystem::path(config.output_dir) / "checkpoints").string()
+             ? (std::filesystem::path(config.output_dir) / kCheckpointsFolder).string()
              : config.checkpoint_dir;
 }
 

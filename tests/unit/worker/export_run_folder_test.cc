@@ -79,5 +79,21 @@ TEST_F(EarlierResultsTest, ANameThatIsTakenIsPassedOver) {
   EXPECT_EQ(TextOf(files_.Path("summary-1.json")), "mine");
 }
 
+TEST(FindRunModel, IsTheFileThatTheSummaryNames) {
+  const TempFiles files;
+  const auto found = [&] { return FindRunModel(files.folder(), [](const auto&) {}); };
+  EXPECT_EQ(found().file, "");
+  files.Write("net.pth", "weights");
+  EXPECT_EQ(found().file, "") << "any file";
+  for (const char* summary : {"{", "[]", "{}", R"({"model_file": 1})", R"({"model_file": ""})",
+                              R"({"model_file": "gone.pth"})", R"({"model_file": ".."})"}) {
+    files.Write("summary.json", summary);
+    EXPECT_EQ(found().file, "") << summary;
+  }
+  files.Write("summary.json", R"({"model_file": "/another/machine/net.pth"})");
+  EXPECT_EQ(found().file, files.Path("net.pth"));
+  EXPECT_FALSE(found().checkpoint.has_value());
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a run: `train eval`, `train export` and --resume take it, and a second training there loses no model."""
+
+import json
+import re
+
+import pytest
+import torch
+from conftest import DDPRUN, TRAIN, run
+from test_train_folders import one_sentence
+
+SMALL = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "64", "--batch-size", "8", "--max-steps", "4"]
+SAVING = ["--checkpoint-every", "2"]
+
+
+def train(folder, *flags, ranks=1):
+    done = run([DDPRUN, "--standalone", "--nproc-per-node", ranks, TRAIN, *SMALL, "--output-dir", folder, *flags])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def evaluated(model, *flags):
+    """(which file, "K of N images", loss) of `train eval`."""
+    done = run([TRAIN, "eval", model, *flags])
+    assert done.returncode == 0, done.stderr
+    return result_in(done.stdout, r"^model +(\S+)", r"^test loss +(\S+)")
+
+
+def result_in(text, *more):
+    return tuple(
+        re.search(pattern, text, re.M).group(1) for pattern in (more[0], r"test accuracy.*\((\d+ of \d+ images)", *more[1:])
+    )
+
+
+def exported(model, output):
+    done = run([TRAIN, "export", model, "--format", "pth", "--output", output])
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1, done.stdout
+    return done.stdout
+
+
+def test_eval_and_export_take_the_folder_of_a_run_without_checkpoints(tmp_path):
+    train(tmp_path / "run")
+    assert evaluated(tmp_path / "run") == evaluated(tmp_path / "run" / "cifar_net.pth")
+    assert f": {tmp_path}/run/cifar_net.pth is in " in exported(tmp_path / "run", tmp_path / "x.pth")
+    assert (tmp_path / "x.pth").read_bytes() == (tmp_path / "run" / "cifar_net.pth").read_bytes()
+    # Moved, as a run's folder is copied to another machine.
+    (tmp_path / "run").rename(tmp_path / "moved")
+    assert evaluated(tmp_path / "moved")[0] == f"{tmp_path}/moved/cifar_net.pth"
+
+
+def test_eval_export_and_resume_take_the_folder_of_a_run_with_checkpoints(tmp_path):
+    folder = tmp_path / "run"
+    train(folder, *SAVING)
+    newest = f"{folder}/checkpoints/step-000000004.safetensors"
+    assert evaluated(folder)[0] == newest
+    assert evaluated(folder)[1:] == evaluated(folder / "cifar_net.pth")[1:]
+    assert f": {newest} (step 4) is in " in exported(folder, tmp_path / "x.pth")
+    said = train(tmp_path / "more", "--max-steps", "6", "--resume", folder)
+    assert f"goes on from {newest}" in said
+
+
+def test_a_run_that_was_ended_is_evaluated_by_its_newest_checkpoint(tmp_path):
+    train(tmp_path, *SAVING)
+    (tmp_path / "cifar_net.pth").unlink()
+    (tmp_path / "summary.json").unlink()
+    assert evaluated(tmp_path)[0] == f"{tmp_path}/checkpoints/step-000000004.safetensors"
+
+
+def test_a_later_model_of_a_training_without_checkpoints_is_taken_before_older_checkpoints(tmp_path):
+    train(tmp_path, *SAVING)
+    train(tmp_path, "--seed", "5")
+    assert evaluated(tmp_path)[0] == f"{tmp_path}/cifar_net.pth"
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    for command in (["eval"], ["export", "--format", "pth", "--output", tmp_path / "x.pth"]):
+        one_sentence(run([TRAIN, *command, tmp_path]), 1, f"there is no model and no good checkpoint in {tmp_path}; name ")
+
+
+def test_a_second_training_keeps_the_first_model(tmp_path):
+    train(tmp_path)
+    first, summary = (tmp_path / "cifar_net.pth").read_bytes(), (tmp_path / "summary.json").read_text()
+    before = evaluated(tmp_path)[1:]
+    said = train(tmp_path, "--seed", "5")
+    assert said.count(f"the former model is kept as {tmp_path}/cifar_net-1.pth\n") == 1, said
+    assert (tmp_path / "cifar_net-1.pth").read_bytes() == first != (tmp_path / "cifar_net.pth").read_bytes()
+    assert (tmp_path / "summary-1.json").read_text() == summary
+    # With its description: nothing has to be said of it.
+    assert evaluated(tmp_path / "cifar_net-1.pth")[1:] == before
+
+
+def test_a_training_that_goes_on_replaces_its_own_model_alone(tmp_path):
+    train(tmp_path, *SAVING)
+    for steps in ("4", "6"):  # it is complete, then goes on
+        said = train(tmp_path, *SAVING, "--resume", "auto", "--max-steps", steps)
+        assert "earlier training" not in said, said
+    assert not list(tmp_path.glob("*-1.pth"))
+    assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 2
+
+
+def test_the_name_of_the_model_is_the_users(tmp_path):
+    train(tmp_path, "--model-name", "digits v2", ranks=2)
+    assert torch.load(tmp_path / "digits v2.pth") and (tmp_path / "digits v2.pth.json").is_file()
+    assert not (tmp_path / "cifar_net.pth").exists()
+    assert "digits v2.pth" in run([TRAIN, "eval", tmp_path]).stdout
+    # Two names lie side by side.
+    train(tmp_path, "--model-name", "other")
+    assert (tmp_path / "other.pth").is_file() and (tmp_path / "digits v2.pth").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a/b", "is no name of a file; give a name without / "),
+        ("..", "is no name of a file"),
+        ("net.pth", "ends in .pth, which is added; leave the ending out"),
+        ("n" * 300, "has more than 200 bytes"),
+        ("resnet18", "would name the file of a --model simple-cnn; pass --model resnet18 for that network"),
+    ],
+)
+def test_a_name_that_cannot_be_meant_is_told_before_training(tmp_path, name, says):
+    one_sentence(run([TRAIN, *SMALL, "--output-dir", tmp_path / "out", "--model-name", name]), 2, "--model-name ", says)
+    assert not (tmp_path / "out").exists()
