@@ -122,3 +122,23 @@ def test_the_name_of_the_model_is_the_users(tmp_path):
 def test_a_name_that_cannot_be_meant_is_told_before_training(tmp_path, name, says):
     one_sentence(run([TRAIN, *SMALL, "--output-dir", tmp_path / "out", "--model-name", name]), 2, "--model-name ", says)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [("eval", ["--no-ema", "--tta", "--device", "--world-size"]), ("export", ["--format", "--output", "--no-ema"])],
+)
+def test_the_help_of_a_command_is_of_that_command(command, own):
+    done = run([TRAIN, command, "--help"])
+    assert done.returncode == 0
+    for flag in [*own, "--dataset", "--data-dir", "--stem"]:
+        assert re.search(rf"^  {flag}\b", done.stdout, re.M), (flag, done.stdout)
+    for flag in ("--lr", "--epochs", "--checkpoint-every", "--resume", "--output-dir", "--recipe"):
+        assert not re.search(rf"^  {flag}\b", done.stdout, re.M), (flag, done.stdout)
+    assert "run/checkpoints" not in done.stdout
+
+
+def test_settings_of_a_training_are_accepted_by_eval_too(tmp_path):
+    """A --config file has all of them."""
+    done = run([TRAIN, "eval", tmp_path / "gone", "--lr", "0.1", "--checkpoint-every", "5"])
+    one_sentence(done, 1, f"{tmp_path}/gone is not there")

@@ -12,6 +12,7 @@
 #include "worker/config/recipe.h"
 #include "worker/config/setting_names.h"
 #include "worker/data/dataset.h"
+#include "worker/export/model_description.h"
 #include "worker/loss/loss.h"
 #include "worker/models/models.h"
 #include "worker/optimizer/optimizer.h"
@@ -131,6 +132,12 @@ SettingFlags::SettingFlags(CLI::App& app) {
   for (const auto& setting : Settings()) options_.emplace_back(&setting, AddSetting(app, setting));
 }
 
+void SettingFlags::ShowOnly(const std::function<bool(const Setting&)>& shown) {
+  for (const auto& [setting, option] : options_) {
+    if (!shown(*setting)) option->group("");  // CLI11: no help for those
+  }
+}
+
 // The file's settings override the recipe's, even if the file names the recipe.
 std::string SettingFlags::Recipe(const std::string& config_text) const {
   for (const auto& [setting, option] : options_) {
@@ -205,7 +212,13 @@ Config ParseCommandLine(const std::vector<std::string>& arguments) {
   return config;
 }
 
-ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
+ModelArguments::ModelArguments(CLI::App& app, const std::vector<std::string>& more)
+    : settings_(app) {
+  settings_.ShowOnly([&more](const Setting& setting) {
+    return DescribesModel(setting) ||
+           std::find(more.begin(), more.end(), setting.key) != more.end();
+  });
+  app.footer("The other settings of `train` are accepted, too, and change nothing here.");
   app.add_option(
          "model", path_,
          "the folder of a run (its --output-dir), a folder of checkpoints, a checkpoint, or a .pth "

@@ -3,6 +3,7 @@
 // those of the recipe, which override the defaults.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ class SettingFlags {
   // --dataset random, unless `config` is that of a trained model. Throws UsageError.
   void Apply(Config& config, bool trained = false) const;
 
+  // Leaves all but the settings that `shown` takes out of the help. They are still accepted.
+  void ShowOnly(const std::function<bool(const Setting&)>& shown);
+
  private:
   std::string Recipe(const std::string& config_text) const;
 
@@ -60,8 +64,10 @@ Config ParseCommandLine(const std::vector<std::string>& arguments);
 
 class ModelArguments {
  public:
-  // Adds the model file, --no-ema and all settings to `app`, which must outlive this.
-  explicit ModelArguments(CLI::App& app);
+  // Adds the model file, --no-ema and all settings to `app`, which must outlive this. Its help
+  // shows those settings that describe a model, and those of the keys `more`: others change
+  // nothing.
+  ModelArguments(CLI::App& app, const std::vector<std::string>& more);
 
   // Reads the model file. Call after ParseWith(). Throws UsageError, or as ReadModelFile() does.
   void Open(const Notify& notify);

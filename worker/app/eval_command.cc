@@ -97,7 +97,8 @@ void RunEval(const CommandContext& context) {
       "several ranks.\n"
       "ddprun --standalone --nproc-per-node 2 train eval run",
       "train eval");
-  ModelArguments arguments(app);
+  ModelArguments arguments(
+      app, {"loader-threads", "device", "backend", "timeout", "world-size", "env-file"});
   ParseWith(app, context.arguments);
   std::vector<std::string> command = {"eval"};
   command.insert(command.end(), context.arguments.begin(), context.arguments.end());

@@ -53,7 +53,7 @@ void RunExport(const CommandContext& context) {
       "Writes a trained model for other programs.\n"
       "train export run --format hf --output my-model",
       "train export");
-  ModelArguments arguments(app);
+  ModelArguments arguments(app, {});
   std::string format, output;
   app.add_option("--format", format,
                  "pth: a state dict for torch.load; hf: a folder for transformers' "

@@ -23,15 +23,6 @@ constexpr char kFormat[] = "ddprun-model-1";
 constexpr std::uintmax_t kBytesMax = 1u << 20;
 constexpr std::size_t kChunkBytes = 1u << 20;
 
-bool IsOfTheModel(const Setting& setting) {
-  static constexpr std::array kKeys = {
-      "model",         "model-file",    "shared-blocks",   "stem",
-      "width",         "whiten-epochs", "dataset",         "data-dir",
-      "samples",       "input-size",    "num-classes",     "seed",
-      "channels-last", "amp",           "eval-batch-size", "tta"};
-  return std::find(kKeys.begin(), kKeys.end(), setting.key) != kKeys.end();
-}
-
 std::string ChecksumOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> chunk(kChunkBytes);
@@ -44,13 +35,22 @@ std::string ChecksumOf(const std::string& path) {
 
 }  // namespace
 
+bool DescribesModel(const Setting& setting) {
+  static constexpr std::array kKeys = {
+      "model",         "model-file",    "shared-blocks",   "stem",
+      "width",         "whiten-epochs", "dataset",         "data-dir",
+      "samples",       "input-size",    "num-classes",     "seed",
+      "channels-last", "amp",           "eval-batch-size", "tta"};
+  return std::find(kKeys.begin(), kKeys.end(), setting.key) != kKeys.end();
+}
+
 Config ConfigFrom(const HeaderFields& settings, const std::string& path) {
   Config config;
   for (const std::string& key : settings.Keys()) {
     const Setting* setting = FindSetting(key);
     const std::string text = settings.Text(key);
     // Settings of newer versions are ignored; an empty text means that the setting is not set.
-    if (setting != nullptr && IsOfTheModel(*setting) && !text.empty())
+    if (setting != nullptr && DescribesModel(*setting) && !text.empty())
       SetFromText(config, *setting, text, path + ": " + key);
   }
   return config;
@@ -81,7 +81,7 @@ void WriteDescription(const std::string& model_path, const Config& config, const
   Json settings = Json::object();
   for (const Setting& setting : Settings()) {
     const std::string text = ToText(config, setting);
-    if (IsOfTheModel(setting) && !text.empty()) settings[setting.key] = text;
+    if (DescribesModel(setting) && !text.empty()) settings[setting.key] = text;
   }
   Json json{{"format", kFormat},
             {"crc32c", ChecksumOf(model_path)},

@@ -39,6 +39,10 @@ std::string TrainingOfModel(const std::string& model_path);
 // Whether two files can be read and have the same bytes, as far as size and checksum tell.
 bool SameBytes(const std::string& path, const std::string& other);
 
+// Whether a setting is part of what a model file says of its model: of its architecture, its data
+// or its evaluation.
+bool DescribesModel(const Setting& setting);
+
 // Parts that a checkpoint contains too, under "config" and "data". Settings of the machine and of
 // the run are omitted: another machine may evaluate the model. Throw UsageError and HeaderError.
 Config ConfigFrom(const HeaderFields& settings, const std::string& path);
