@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 from conftest import DDPRUN, TRAIN, run
+from test_data import png
 from test_train_folders import one_sentence
 
 SMALL = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "64", "--batch-size", "8", "--max-steps", "4"]
@@ -142,3 +143,50 @@ def test_settings_of_a_training_are_accepted_by_eval_too(tmp_path):
     """A --config file has all of them."""
     done = run([TRAIN, "eval", tmp_path / "gone", "--lr", "0.1", "--checkpoint-every", "5"])
     one_sentence(done, 1, f"{tmp_path}/gone is not there")
+
+
+def make_flat_folder(folder, of_each=20):
+    for label, name in enumerate(("cat", "dog")):
+        (folder / name).mkdir(parents=True)
+        for i in range(of_each):
+            (folder / name / f"{i}.png").write_bytes(png(32, 100 * label + 3 * i))
+
+
+FLAT = ["--model", "simple-cnn", "--dataset", "imagefolder", "--batch-size", "4", "--max-steps", "4", "--lr", "0.001"]
+
+
+def test_a_flat_folder_of_classes_is_split_and_evaluated_on_the_same_images(tmp_path):
+    make_flat_folder(tmp_path / "data")
+    flags = [*FLAT, "--data-dir", tmp_path / "data"]
+    done = run([TRAIN, *flags, "--output-dir", tmp_path / "run"])
+    one_sentence(done, 1, f"{tmp_path}/data has no folder val or test with images", "pass --val-share 0.1 to test on a tenth")
+    results = []
+    for ranks in (1, 2):
+        out = tmp_path / f"run{ranks}"
+        more = ["--val-share", "0.2", "--checkpoint-every", "2", "--log-samples", "--output-dir", out]
+        done = run([DDPRUN, "--standalone", "--nproc-per-node", ranks, TRAIN, *flags, *more])
+        assert done.returncode == 0, done.stderr
+        assert "32 training and 8 test images" in done.stdout, done.stdout
+        summary = json.loads((out / "summary.json").read_text())
+        assert (out / "model.pth").is_file(), "no CIFAR"
+        # Neither the share nor the seed is given again.
+        for model in (out, out / "model.pth"):
+            _, share, loss = evaluated(model)
+            assert share == f"{round(8 * summary['test_accuracy'])} of 8 images"
+            assert float(loss) == pytest.approx(summary["test_loss"], abs=1e-4)
+        results.append(out)
+    # The two models are judged by the same images, whichever number of ranks has trained them.
+    done = run([DDPRUN, "--standalone", "--nproc-per-node", "2", TRAIN, "eval", results[0]])
+    assert evaluated(results[0])[1:] == result_in(done.stdout, r"test accuracy.*\((\d+ of \d+ images)", r"^\[0\] test loss +(\S+)")[1:]
+    # A checkpoint goes on with its own split alone.
+    done = run([TRAIN, *flags, "--val-share", "0.3", "--resume", results[0], "--output-dir", tmp_path / "other"])
+    one_sentence(done, 2, "is of --val-share 0.2, but this training is of --val-share 0.3")
+
+
+def test_a_share_is_refused_where_it_means_nothing(tmp_path):
+    make_flat_folder(tmp_path / "train", of_each=2)
+    make_flat_folder(tmp_path / "val", of_each=2)
+    done = run([TRAIN, *FLAT, "--data-dir", tmp_path, "--val-share", "0.1", "--output-dir", tmp_path / "run"])
+    one_sentence(done, 1, f"those in {tmp_path}/val are there for it; pass --val-share 0 or another --data-dir")
+    done = run([TRAIN, *SMALL, "--val-share", "0.1", "--output-dir", tmp_path / "run"])
+    one_sentence(done, 2, "--dataset synthetic has test images of its own")

@@ -76,7 +76,8 @@ Dataset OpenDataset(const Config& config) {
                                               .seed = config.seed,
                                               .samples = config.samples,
                                               .input_size = config.input_size,
-                                              .classes = config.num_classes});
+                                              .classes = config.num_classes,
+                                              .val_share = config.val_share});
   const std::int64_t side = std::min(data.shape().height, data.shape().width);
   if (config.augment && config.padding_mode == Padding::kReflect && config.crop_padding >= side)
     throw UsageError("--crop-padding " + std::to_string(config.crop_padding) +

@@ -86,12 +86,14 @@ struct Condition {
   const char* key;
   const char* before;  // of the value in the sentence
   const char* after;
+  const char* absent = "";  // the value where a checkpoint of an earlier version has none
 };
 constexpr Condition kConditions[] = {
     {"config", "model", "--model ", ""},
     {"config", "shared-blocks", "--shared-blocks ", ""},
     {"config", "stem", "--stem ", ""},
     {"config", "dataset", "--dataset ", ""},
+    {"config", "val-share", "--val-share ", "", "0"},
     {"data", "classes", "", " classes"},
     {"data", "channels", "", " channels an image"},
     {"data", "height", "images ", " pixels high"},
@@ -100,11 +102,11 @@ constexpr Condition kConditions[] = {
     {"config", "optimizer", "--optimizer ", ""},
 };
 
-// Empty if it is not there.
+// Empty, or what the condition says, if it is not there.
 std::string ValueOf(const Json& about, const Condition& condition) {
-  if (!about.is_object() || !about.contains(condition.part)) return "";
+  if (!about.is_object() || !about.contains(condition.part)) return condition.absent;
   const Json& part = about.at(condition.part);
-  if (!part.is_object() || !part.contains(condition.key)) return "";
+  if (!part.is_object() || !part.contains(condition.key)) return condition.absent;
   const Json& value = part.at(condition.key);
   return value.is_string() ? value.get<std::string>() : JsonText(value);
 }

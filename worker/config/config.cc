@@ -135,6 +135,9 @@ const std::vector<Setting>& Settings() {
        "the data set; with --model linear the default is random"},
       {"data-dir", &Config::data_dir, kModel, kOwn,
        "folder of the data set's files; each data set has a default"},
+      {"val-share", &Config::val_share, kModel, kTraining,
+       "imagefolder: share of each class's images to test on, chosen by --seed, where --data-dir "
+       "has no val/ or test/; 0 needs one of them"},
       {"skip-damaged", &Config::skip_damaged, kModel, kRun,
        "go on without images that are damaged: another one takes its place in training, and an "
        "evaluation leaves it out"},
@@ -364,6 +367,9 @@ void Validate(const Config& config) {
   Require(config.check_replicas == 0 || config.pipeline == 1,
           "--check-replicas compares ranks that hold the whole model, which those of --pipeline " +
               std::to_string(config.pipeline) + " do not; leave one of them out");
+  Require(config.val_share == 0 || config.dataset == "imagefolder",
+          "--val-share splits folders of images, and --dataset " + config.dataset +
+              " has test images of its own; leave it out or pass --dataset imagefolder");
   Require(!config.nesterov.value_or(false) || config.momentum > 0,
           "--nesterov needs a momentum above 0; set --momentum 0.9");
   Require(!config.nesterov.value_or(false) || config.optimizer == "sgd",

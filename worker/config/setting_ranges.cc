@@ -40,6 +40,7 @@ const std::vector<Range>& Ranges() {
       {"whiten-epochs", kNotNegative, at_least(0), "", kNumberMax},
       {"pad-channels", "be from 0 to 64", [](double x) { return x >= 0 && x <= 64; }},
       {"crop-padding", "be from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }},
+      {"val-share", kShare, share},
       {"samples", kAtLeast1, at_least(1), "", kNumberMax},
       {"input-size", kAtLeast1, at_least(1), "", kNumberMax},
       {"num-classes", "be at least 2", at_least(2), "", kNumberMax},

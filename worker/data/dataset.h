@@ -103,6 +103,7 @@ struct DatasetOptions {
   std::int64_t samples = 4096;   // made up, for training; a quarter as many for testing
   std::int64_t input_size = 32;  // made up, or of what is cut out of files of any size
   std::optional<std::int64_t> classes = std::nullopt;  // made up; none: the data set's own default
+  double val_share = 0;  // of images in folders without test images; 0: none is split
 };
 
 // Throws DataError.

@@ -130,8 +130,12 @@ void ImageFiles::Add(std::string_view name, std::int64_t label) {
 }
 
 std::string ImageFiles::Path(std::int64_t index) const {
+  return folder_.string() + "/" + Name(index);
+}
+
+std::string ImageFiles::Name(std::int64_t index) const {
   const Image& image = images_[static_cast<std::size_t>(index)];
-  return folder_.string() + "/" + names_.substr(image.name_begin, image.name_size);
+  return names_.substr(image.name_begin, image.name_size);
 }
 
 std::vector<std::string> ListClasses(const fs::path& folder) {

@@ -40,6 +40,8 @@ class ImageFiles {
   std::string folder() const { return folder_; }
   std::int64_t size() const { return static_cast<std::int64_t>(images_.size()); }
   std::string Path(std::int64_t index) const;
+  // Below the folder.
+  std::string Name(std::int64_t index) const;
   std::int64_t Label(std::int64_t index) const {
     return images_[static_cast<std::size_t>(index)].label;
   }

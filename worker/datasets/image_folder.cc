@@ -19,6 +19,7 @@
 #include "rendezvous/base/random.h"
 #include "worker/data/augment.h"
 #include "worker/data/image_decoder.h"
+#include "worker/data/sample_split.h"
 
 namespace ddprun {
 namespace {
@@ -119,6 +120,65 @@ std::string Untested(const ImageFiles& test, const std::vector<std::string>& cla
          " no test images in " + test.folder() + "; the test accuracy is that of the others";
 }
 
+// Where the images of a data set lie.
+struct Layout {
+  fs::path train;  // has a folder for each class
+  fs::path test;   // as well
+  bool has_train = false, has_test = false;
+};
+
+bool HasFolders(const fs::path& root) {
+  std::error_code error;
+  fs::directory_iterator entries(root, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code none;
+    if (entries->path().filename().native()[0] != '.' && entries->is_directory(none)) return true;
+  }
+  return false;
+}
+
+Layout LayoutOf(const fs::path& root) {
+  std::error_code error;
+  Layout layout{.train = root / "train", .test = root / "val"};
+  layout.has_train = fs::is_directory(layout.train, error);
+  layout.has_test = fs::is_directory(layout.test, error);
+  if (!layout.has_test && fs::is_directory(root / "test", error)) {
+    layout.test = root / "test";
+    layout.has_test = true;
+  }
+  // A flat folder: its classes are what train/ would have.
+  const bool is_flat = !layout.has_train && !layout.has_test && fs::is_directory(root, error);
+  if (is_flat && HasFolders(root)) layout.train = root;
+  return layout;
+}
+
+void CheckShare(const Layout& layout, const DatasetOptions& options) {
+  const std::string& root = options.directory;
+  if (options.val_share > 0 && layout.has_test)
+    throw DataError("--val-share sets images aside for testing, but those in " +
+                    layout.test.string() +
+                    " are there for it; pass --val-share 0 or another --data-dir");
+  const bool is_flat = !layout.has_train && layout.train == root;
+  if (options.val_share > 0 || layout.has_test || (!is_flat && !layout.has_train)) return;
+  throw DataError(root + " has no folder val or test with images to test on" +
+                  (is_flat ? ", and none called train" : "") +
+                  "; pass --val-share 0.1 to test on a tenth of each class's images in " +
+                  layout.train.string() + ", or make " + (is_flat ? "train/CLASS/ and " : "") +
+                  "val/CLASS/ there");
+}
+
+SampleSplit SplitOf(const ImageFiles& images, const DatasetOptions& options) {
+  std::vector<SplitSample> samples;
+  for (std::int64_t i = 0; i < images.size(); ++i)
+    samples.push_back({.label = images.Label(i), .name = images.Name(i)});
+  SampleSplit split = SplitSamples(samples, options.val_share, options.seed);
+  if (split.test.empty())
+    throw DataError(images.folder() +
+                    ": --val-share has no image to set aside, as each class has only one; add "
+                    "images");
+  return split;
+}
+
 }  // namespace
 
 CropBox RandomCrop(ImageSize size, const Draw& draw) {
@@ -209,24 +269,34 @@ Dataset OpenImageFolder(const DatasetOptions& options) {
                     std::to_string(kSideMax) + " pixels that an image may be brought to");
   }
   const fs::path root = options.directory;
-  const bool val = fs::is_directory(root / "val") || !fs::is_directory(root / "test");
-  const fs::path test_folder = root / (val ? "val" : "test");
+  const Layout layout = LayoutOf(root);
+  CheckShare(layout, options);
   Dataset set{.mean = {kMean.begin(), kMean.end()}, .std = {kStd.begin(), kStd.end()}};
-  const std::vector<std::string> folders = ListClasses(root / "train");
+  const std::vector<std::string> folders = ListClasses(layout.train);
   for (const std::string& name : folders) set.class_names.push_back(Utf8Name(name));
   set.classes = static_cast<std::int64_t>(folders.size());
   PassedOver others;
-  ImageFiles train = ListTrainingImages(root / "train", folders, others);
-  ImageFiles test = (IsAnnotated(test_folder) ? ListAnnotatedImages : ListTestImages)(
-      test_folder, folders, others);
-  for (const std::string& note :
-       {Untested(test, set.class_names), NoteOfClasslessImages(root / "train"),
-        NoteOfClasslessImages(test_folder), others.Sentence()}) {
-    if (!note.empty()) set.notes.push_back(note);
-  }
+  ImageFiles train = ListTrainingImages(layout.train, folders, others);
+  const std::string classless = NoteOfClasslessImages(layout.train);
+  std::vector<std::string> notes;
   const ImageFolder::Options shown{.side = options.input_size, .mean = set.mean, .std = set.std};
-  set.train = std::make_shared<ImageFolder>(std::move(train), shown);
-  set.test = std::make_shared<ImageFolder>(std::move(test), shown);
+  if (options.val_share > 0) {
+    SampleSplit split = SplitOf(train, options);
+    const auto all = std::make_shared<ImageFolder>(std::move(train), shown);
+    set.train = std::make_shared<SampleSubset>(all, std::move(split.train));
+    set.test = std::make_shared<SampleSubset>(all, std::move(split.test));
+    notes = {classless};
+  } else {
+    ImageFiles test = (IsAnnotated(layout.test) ? ListAnnotatedImages : ListTestImages)(
+        layout.test, folders, others);
+    notes = {Untested(test, set.class_names), classless, NoteOfClasslessImages(layout.test)};
+    set.train = std::make_shared<ImageFolder>(std::move(train), shown);
+    set.test = std::make_shared<ImageFolder>(std::move(test), shown);
+  }
+  notes.push_back(others.Sentence());
+  for (std::string& note : notes) {
+    if (!note.empty()) set.notes.push_back(std::move(note));
+  }
   return set;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of images laid out as ImageNet: train/CLASS/*.jpg and val/CLASS/*.jpg, or test/ instead
-// of val/. Classes are the names of the folders in train/, sorted; images may lie in folders below
-// a class's. Files are decoded on demand in the loader's threads.
+// of val/, or (--val-share) CLASS/*.jpg alone. Classes are the names of the folders, sorted; images
+// may lie in folders below a class's. Files are decoded on demand in the loader's threads.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,9 @@ class ImageFolder : public SampleSet {
 
 // The folder `options.directory`, images of input_size pixels a side. The test images are those
 // of val/ or test/, or of val/images/ with their classes in val/val_annotations.txt (Tiny
-// ImageNet). Throws DataError. What is passed over, and classes without test images, are notes.
+// ImageNet), or with `options.val_share` that share of each class's images (sample_split.h), which
+// lie in CLASS/ or train/CLASS/. Throws DataError. What is passed over, and classes without test
+// images, are notes.
 Dataset OpenImageFolder(const DatasetOptions& options);
 
 }  // namespace ddprun

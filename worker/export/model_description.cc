@@ -37,10 +37,10 @@ std::string ChecksumOf(const std::string& path) {
 
 bool DescribesModel(const Setting& setting) {
   static constexpr std::array kKeys = {
-      "model",         "model-file",    "shared-blocks",   "stem",
-      "width",         "whiten-epochs", "dataset",         "data-dir",
-      "samples",       "input-size",    "num-classes",     "seed",
-      "channels-last", "amp",           "eval-batch-size", "tta"};
+      "model",           "model-file", "shared-blocks", "stem",          "width",
+      "whiten-epochs",   "dataset",    "data-dir",      "samples",       "input-size",
+      "num-classes",     "val-share",  "seed",          "channels-last", "amp",
+      "eval-batch-size", "tta"};
   return std::find(kKeys.begin(), kKeys.end(), setting.key) != kKeys.end();
 }
 

@@ -137,7 +137,8 @@ TEST_F(ImageFolderTest, TestMayStandForVal) {
 TEST_F(ImageFolderTest, FaultsOfTheFolderAreToldWithTheNextMove) {
   EXPECT_THAT(MessageOf<DataError>([] { OpenImageFolder({}); }), HasSubstr("--data-dir"));
   EXPECT_THAT(MessageOf<DataError>([&] { OpenImageFolder({.directory = files_.Path("train")}); }),
-              AllOf(HasSubstr("train/train"), HasSubstr("--data-dir")));
+              AllOf(HasSubstr("/train has no folder val or test"),
+                    HasSubstr("and none called train; pass --val-share 0.1 to test on a tenth")));
   EXPECT_THAT(MessageOf<DataError>(
                   [&] { OpenImageFolder({.directory = files_.folder(), .input_size = 100'000}); }),
               HasSubstr("--input-size 100000"));
@@ -156,7 +157,43 @@ TEST_F(ImageFolderTest, FaultsOfTheFolderAreToldWithTheNextMove) {
   std::filesystem::remove_all(files_.Path("val/cat"));
   EXPECT_THAT(Fault(), AllOf(HasSubstr("/val: has no folders"), HasSubstr("CLASS")));
   std::filesystem::remove_all(files_.Path("val"));
-  EXPECT_THAT(Fault(), HasSubstr("/val: No such file"));
+  EXPECT_THAT(Fault(), AllOf(HasSubstr(" has no folder val or test"), HasSubstr("--val-share 0.1"),
+                             HasSubstr("/train, or make val/CLASS/ there")));
+  std::filesystem::remove_all(files_.Path("train"));
+  EXPECT_THAT(Fault(), AllOf(HasSubstr("/train: No such file"), HasSubstr("--data-dir")));
+}
+
+TEST_F(ImageFolderTest, AShareOfAFlatFolderIsSetAside) {
+  const DatasetOptions options{
+      .directory = files_.Path("train"), .input_size = 32, .val_share = 0.5};
+  const Dataset set = OpenImageFolder(options);
+  EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
+  // The only cat is trained on, and one of the two dogs.
+  ASSERT_EQ(set.train->size(), 2);
+  ASSERT_EQ(set.test->size(), 1);
+  EXPECT_EQ(set.test->Label(0), 1);
+  const double trained = Bytes(set, *set.train, 1)[2].mean().item<double>();
+  const double tested = Bytes(set, *set.test, 0)[2].mean().item<double>();
+  EXPECT_NEAR(trained + tested, 60 + 30, 6) << "blue tells which image it is";
+}
+
+TEST_F(ImageFolderTest, AShareOfTrainIsSetAsideWhereNothingIsThereToTestOn) {
+  std::filesystem::remove_all(files_.Path("val"));
+  const Dataset set =
+      OpenImageFolder({.directory = files_.folder(), .input_size = 32, .val_share = 0.5});
+  EXPECT_EQ(set.train->size() + set.test->size(), 3);
+}
+
+TEST_F(ImageFolderTest, FaultsOfAShareAreToldWithTheNextMove) {
+  const auto fault = [](const std::string& folder) {
+    return MessageOf<DataError>(
+        [&] { OpenImageFolder({.directory = folder, .input_size = 32, .val_share = 0.5}); });
+  };
+  EXPECT_THAT(fault(files_.folder()),
+              AllOf(HasSubstr("those in " + files_.Path("val") + " are there"),
+                    HasSubstr("pass --val-share 0")));
+  std::filesystem::remove(files_.Path("train/dog/a.png"));
+  EXPECT_THAT(fault(files_.Path("train")), HasSubstr("no image to set aside"));
 }
 
 // As torchvision's ImageFolder: by folder, then by name.
