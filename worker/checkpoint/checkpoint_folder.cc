@@ -60,7 +60,8 @@ std::vector<std::string> NamesIn(const std::string& folder) {
 std::optional<pid_t> WriterOf(const std::string& name) {
   constexpr std::string_view kTemporary = ".tmp.";
   const std::size_t at = name.rfind(kTemporary);
-  if (at == std::string::npos || !name.starts_with(kPrefix)) return std::nullopt;
+  const bool ours = name.starts_with(kPrefix) || name.starts_with(kBestCheckpoint);
+  if (at == std::string::npos || !ours) return std::nullopt;
   return ParseNumber<pid_t>(std::string_view(name).substr(at + kTemporary.size()));
 }
 
@@ -107,6 +108,20 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
     } catch (const CheckpointError& error) {
       notify(std::string(error.what()) + "; it is passed over");
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundCheckpoint> FindBest(const std::string& folder, const std::string& training,
+                                        const Notify& notify) {
+  const std::string path = fs::path(folder) / kBestCheckpoint;
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  try {
+    Snapshot snapshot = ReadCheckpoint(path);
+    if (TrainingOf(snapshot) == training) return FoundCheckpoint{path, std::move(snapshot)};
+  } catch (const CheckpointError& damaged) {
+    notify(std::string(damaged.what()) + "; it is passed over");
   }
   return std::nullopt;
 }

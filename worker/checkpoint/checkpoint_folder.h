@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a training's checkpoints:
 //   step-000001234.safetensors   the checkpoint after so many steps
+//   best.safetensors             the one whose evaluation was the best (--keep-best)
 //   training.json                which training they are of, and which run wrote there last:
 //                                {"training": "16 hexadecimal digits", "run":
 //                                "TORCHELASTIC_RUN_ID"}
@@ -25,6 +26,10 @@ inline constexpr char kCheckpointsFolder[] = "checkpoints";
 
 // In Snapshot::about: the training's name.
 inline constexpr char kTrainingKey[] = "training";
+
+// In Snapshot::about: the best evaluation so far.
+inline constexpr char kBestKey[] = "best";
+inline constexpr char kBestCheckpoint[] = "best.safetensors";
 
 // Says one sentence to a person.
 using Notify = std::function<void(const std::string&)>;
@@ -68,6 +73,10 @@ auto ReadHeader(const FoundCheckpoint& found, const Read& read) {
 std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
                                           const std::optional<std::string>& training,
                                           const Notify& notify);
+
+// The best one of this training; none if it is not there or damaged, which is told. Does not throw.
+std::optional<FoundCheckpoint> FindBest(const std::string& folder, const std::string& training,
+                                        const Notify& notify);
 
 // The file itself, or the newest good one of a folder: of the training that it is the folder of, or
 // else of any. A run's folder stands for checkpoints in it. Throws CheckpointError.

@@ -32,14 +32,14 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-bool CheckpointWriter::Save(std::int64_t step, Snapshot snapshot) {
+bool CheckpointWriter::Save(std::int64_t step, Snapshot snapshot, bool best) {
   {
     const std::lock_guard lock(mutex_);
     if (saving_) {
       ++put_off_;
       return false;
     }
-    order_ = Order{step, std::move(snapshot)};
+    order_ = Order{step, std::move(snapshot), best};
     copying_ = saving_ = true;
   }
   changed_.notify_all();
@@ -93,7 +93,8 @@ void CheckpointWriter::Run() {
 
 CheckpointWriter::Report CheckpointWriter::Carry(Order order) {
   Report report{.step = order.step,
-                .path = std::filesystem::path(options_.folder) / CheckpointName(order.step)};
+                .path = std::filesystem::path(options_.folder) / CheckpointName(order.step),
+                .best = order.best};
   const Clock::time_point begin = Clock::now();
   try {
     image_.Fill(order.snapshot);
@@ -107,7 +108,7 @@ CheckpointWriter::Report CheckpointWriter::Carry(Order order) {
     report.copying = copied - begin;
     if (const std::string tensor = image_.NotFinite(); !tensor.empty())
       throw std::runtime_error(tensor + " has values that are not finite; older ones are kept");
-    Write(report.path);
+    Write(report.path, order.best);
     report.writing = Clock::now() - copied;
     report.bytes = image_.size();
   } catch (const std::exception& error) {
@@ -117,13 +118,17 @@ CheckpointWriter::Report CheckpointWriter::Carry(Order order) {
   return report;
 }
 
-void CheckpointWriter::Write(const std::string& path) {
+void CheckpointWriter::WriteImage(const std::string& path) {
+  AtomicFile file(path);
+  file.Write(image_.bytes(), image_.size());
+  file.Commit();
+}
+
+void CheckpointWriter::Write(const std::string& path, bool best) {
   retention_.RemoveStaleTemporaries();
-  {
-    AtomicFile file(path);
-    file.Write(image_.bytes(), image_.size());
-    file.Commit();
-  }
+  const std::string best_path = std::filesystem::path(options_.folder) / kBestCheckpoint;
+  if (best) WriteImage(best_path);
+  if (!best || !LinkFile(best_path, path)) WriteImage(path);
   // Only now: until here what there was before was the newest.
   retention_.IsGood(path);
   retention_.Apply();

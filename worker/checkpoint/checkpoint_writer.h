@@ -32,6 +32,7 @@ class CheckpointWriter {
   struct Report {
     std::int64_t step = 0;
     std::string path;
+    bool best = false;  // it is best.safetensors, too
     std::string error;  // one sentence; empty if the checkpoint is on the disk
     std::size_t bytes = 0;
     std::chrono::duration<double> copying{};
@@ -47,8 +48,10 @@ class CheckpointWriter {
   // Begins to save and returns at once. What forward or anything else but the optimizer changes
   // (batch norm's buffers) must be given as a copy; all other tensors must stay as they are until
   // WaitUntilCopied(). False, and nothing is done, while the save before is under way: the caller
-  // tries again after the next step. That is counted in put_off().
-  bool Save(std::int64_t step, Snapshot snapshot);
+  // tries again after the next step. That is counted in put_off(). `best`: the checkpoint becomes
+  // best.safetensors as well, before it has its own name: no checkpoint of a step speaks of a best
+  // one that is not there.
+  bool Save(std::int64_t step, Snapshot snapshot, bool best = false);
 
   // Before the tensors of a Save() change. Returns how long it had to wait: 0 if there was nothing
   // to wait for.
@@ -69,11 +72,13 @@ class CheckpointWriter {
   struct Order {
     std::int64_t step = 0;
     Snapshot snapshot;
+    bool best = false;
   };
 
   void Run();
   Report Carry(Order order);
-  void Write(const std::string& path);
+  void Write(const std::string& path, bool best);
+  void WriteImage(const std::string& path);
 
   const Options options_;
   CheckpointRetention retention_;  // the thread's own, as the next

@@ -11,7 +11,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum class FieldType { kFlag, kText, kTexts, kTextsByName, kCount, kNumber, kNumbers, kObject };
+enum class FieldType {
+  kFlag,
+  kText,
+  kTexts,
+  kTextsByName,
+  kCount,
+  kNumber,
+  kReal,
+  kNumbers,
+  kObject
+};
 
 struct Field {
   std::string_view object;  // the name of the object that it is in
@@ -38,6 +48,11 @@ constexpr Field kFields[] = {
     {"", "consumed", FieldType::kCount, 0, kStepsMost},
     {"", "reached_target", FieldType::kFlag},
     {"", "evaluation_due", FieldType::kFlag},
+    {"", "best", FieldType::kObject},
+    {"best", "step", FieldType::kCount, 0, kStepsMost},
+    {"best", "accuracy", FieldType::kNumber},
+    {"best", "loss", FieldType::kReal},
+    {"best", "since", FieldType::kCount, 0, kStepsMost},
     {"", "world_size", FieldType::kCount, 1, kCountMost},
     {"", "batch_size", FieldType::kCount, 1, kCountMost},
     {"", "scaler", FieldType::kObject},
@@ -123,6 +138,9 @@ void CheckFieldsOf(const HeaderFields& fields, std::string_view name) {
       case FieldType::kNumber:
         fields.Number(key);
         break;
+      case FieldType::kReal:
+        fields.Real(key);
+        break;
       case FieldType::kNumbers:
         fields.Numbers(key);
         break;
@@ -178,6 +196,12 @@ std::int64_t HeaderFields::Count(const std::string& key) const {
 double HeaderFields::Number(const std::string& key) const {
   const Json& value = At(key);
   if (!IsNumber(value, 0)) Fail(key, "a number from 0 to " + Shown(kNumberMost));
+  return value.get<double>();
+}
+
+double HeaderFields::Real(const std::string& key) const {
+  const Json& value = At(key);
+  if (!IsNumber(value, -kNumberMost)) Fail(key, "a number up to " + Shown(kNumberMost));
   return value.get<double>();
 }
 

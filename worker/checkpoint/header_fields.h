@@ -36,6 +36,7 @@ class HeaderFields {
   // Of a field that has a range.
   std::int64_t Count(const std::string& key) const;
   double Number(const std::string& key) const;
+  double Real(const std::string& key) const;  // may be negative
   std::vector<float> Numbers(const std::string& key) const;
   HeaderFields Object(const std::string& key) const;
 

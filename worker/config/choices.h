@@ -55,6 +55,10 @@ enum class TestTimeAugmentation {
 };
 inline ChoiceNames NamesOf(TestTimeAugmentation) { return {"off", "mirror", "mirror-translate"}; }
 
+// By what evaluations are compared for the best model.
+enum class KeepBest { kOff, kAccuracy, kLoss };
+inline ChoiceNames NamesOf(KeepBest) { return {"off", "accuracy", "loss"}; }
+
 inline ChoiceNames NamesOf(DeviceChoice) { return {"auto", "cpu", "cuda"}; }
 
 inline ChoiceNames NamesOf(BackendChoice) { return {"auto", "gloo", "nccl"}; }

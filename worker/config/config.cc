@@ -233,6 +233,9 @@ const std::vector<Setting>& Settings() {
        "stop as soon as an evaluation reaches this test accuracy, in per cent; 0 disables"},
       {"eval-every", &Config::eval_every, kTrainingGroup, kRun,
        "epochs between two evaluations; 0 evaluates at the end only; may be a fraction"},
+      {"patience", &Config::patience, kTrainingGroup, kTraining,
+       "stop after this many evaluations (--eval-every) in a row that are no better than the best "
+       "one before; 0 disables"},
       {"seed", &Config::seed, kTrainingGroup, kTraining,
        "seed of initial parameters, order of the images and augmentation"},
       {"pipeline", &Config::pipeline, kPipeline, kTraining,
@@ -249,6 +252,9 @@ const std::vector<Setting>& Settings() {
        "seconds between two checkpoints; 0 disables"},
       {"checkpoint-keep", &Config::checkpoint_keep, kCheckpoints, kRun,
        "number of newest checkpoints to keep, at least 2"},
+      {"keep-best", &Config::keep_best, kCheckpoints, kRun,
+       "keep the checkpoint whose evaluation (--eval-every) has the best accuracy or loss as "
+       "best.safetensors; --patience compares by the same"},
       {"resume", &Config::resume, kCheckpoints, kTraining,
        "go on from the newest good checkpoint (auto), only after the launcher has restarted the "
        "workers (restart), never, or from this file"},
@@ -367,6 +373,10 @@ void Validate(const Config& config) {
   Require(config.check_replicas == 0 || config.pipeline == 1,
           "--check-replicas compares ranks that hold the whole model, which those of --pipeline " +
               std::to_string(config.pipeline) + " do not; leave one of them out");
+  Require(config.eval_every > 0 || (config.patience == 0 && config.keep_best == KeepBest::kOff),
+          std::string(config.patience > 0 ? "--patience" : "--keep-best") +
+              " compares evaluations during the training, and --eval-every 0 makes none; pass "
+              "--eval-every 1");
   Require(config.val_share == 0 || config.dataset == "imagefolder",
           "--val-share splits folders of images, and --dataset " + config.dataset +
               " has test images of its own; leave it out or pass --dataset imagefolder");

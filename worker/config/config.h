@@ -77,6 +77,7 @@ struct Config {
   std::int64_t pad_channels = 0;  // of images in a GPU's memory; 0: not padded
   double target_accuracy = 0;     // per cent; 0: not asked for
   double eval_every = 0;          // epochs; 0: at the end only
+  std::int64_t patience = 0;      // evaluations; 0: without end
   std::uint64_t seed = 0;
 
   // Model parallelism
@@ -89,6 +90,7 @@ struct Config {
   std::int64_t checkpoint_every = 0;  // steps; 0: not by steps
   double checkpoint_seconds = 0;      // 0: not by time
   std::int64_t checkpoint_keep = 2;
+  KeepBest keep_best = KeepBest::kOff;
   std::string resume = "restart";
 
   // Run
@@ -137,7 +139,7 @@ struct Setting {
                    std::uint64_t Config::*, std::optional<std::int64_t> Config::*,
                    std::optional<bool> Config::*, Padding Config::*, Flip Config::*,
                    ScheduleKind Config::*, Amp Config::*, GradientFormat Config::*,
-                   PipelineSchedule Config::*, TestTimeAugmentation Config::*,
+                   PipelineSchedule Config::*, TestTimeAugmentation Config::*, KeepBest Config::*,
                    DeviceChoice Config::*, BackendChoice Config::*>;
   std::string key;  // as in YAML; on the command line with two dashes before it
   Member member;

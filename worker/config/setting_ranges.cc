@@ -67,6 +67,7 @@ const std::vector<Range>& Ranges() {
       {"ema-decay", kShare, share},
       {"target-accuracy", "be from 0 to 100", [](double x) { return x >= 0 && x <= 100; }},
       {"eval-every", kNotNegative, at_least(0), "", kNumberMax},
+      {"patience", kNotNegative, at_least(0), "", kNumberMax},
       {"pipeline", kAtLeast1, at_least(1), "", kNumberMax},
       {"micro-batches", kNotNegative, at_least(0), "", kNumberMax},
       {"checkpoint-every", kNotNegative, at_least(0), "", kStepsMax},

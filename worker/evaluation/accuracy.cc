@@ -10,7 +10,7 @@ at::Tensor CountCorrect(const at::Tensor& scores, const at::Tensor& labels) {
   return (scores.argmax(1) == labels).sum();
 }
 
-const bool kAccuracyAdded = Metrics().Add(kAccuracy, CountCorrect);
+const bool kAccuracyAdded = Metrics().Add(kAccuracyMetric, CountCorrect);
 
 }  // namespace
 }  // namespace ddprun

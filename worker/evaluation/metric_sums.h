@@ -18,7 +18,7 @@
 namespace ddprun {
 
 // The metric that --target-accuracy, the summary and the progress bar use.
-inline constexpr char kAccuracy[] = "accuracy";
+inline constexpr char kAccuracyMetric[] = "accuracy";
 
 struct Evaluation {
   std::int64_t images = 0;
@@ -28,8 +28,8 @@ struct Evaluation {
   double Mean(const std::string& metric) const {
     return images == 0 ? 0.0 : sums.at(metric) / static_cast<double>(images);
   }
-  double accuracy() const { return Mean(kAccuracy); }
-  std::int64_t correct() const { return static_cast<std::int64_t>(sums.at(kAccuracy)); }
+  double accuracy() const { return Mean(kAccuracyMetric); }
+  std::int64_t correct() const { return static_cast<std::int64_t>(sums.at(kAccuracyMetric)); }
 };
 
 class MetricSums {

@@ -60,15 +60,16 @@ RunModel FindRunModel(const std::string& folder, const Notify& notify) {
   const std::string model = WrittenModel(folder);
   const std::string checkpoints = fs::path(folder) / kCheckpointsFolder;
   const std::string training = CurrentTraining(checkpoints);
-  auto newest =
-      FindNewest(checkpoints, training.empty() ? std::nullopt : std::optional(training), notify);
-  if (!newest && model.empty()) newest = FindNewest(checkpoints, std::nullopt, notify);
-  if (!newest) return {.checkpoint = std::nullopt, .file = model};
+  auto found = FindBest(checkpoints, training, notify);
+  if (!found)
+    found =
+        FindNewest(checkpoints, training.empty() ? std::nullopt : std::optional(training), notify);
+  if (!found && model.empty()) found = FindNewest(checkpoints, std::nullopt, notify);
+  if (!found) return {.checkpoint = std::nullopt, .file = model};
   // One of another training that saves no checkpoints is told from an older one by its time alone.
-  const bool of_another = !model.empty() && TrainingOfModel(model) != TrainingOf(newest->snapshot);
-  if (of_another && IsNewer(model, newest->path))
-    return {.checkpoint = std::nullopt, .file = model};
-  return {.checkpoint = std::move(newest), .file = ""};
+  const bool of_another = !model.empty() && TrainingOfModel(model) != TrainingOf(found->snapshot);
+  if (of_another && IsNewer(model, found->path)) return {.checkpoint = std::nullopt, .file = model};
+  return {.checkpoint = std::move(found), .file = ""};
 }
 
 EarlierResults::EarlierResults(const std::string& folder, const std::string& model_file,

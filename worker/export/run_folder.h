@@ -18,9 +18,10 @@ struct RunModel {
   std::string file;  // NAME.pth
 };
 
-// Looks in `folder` for the model that its latest training has come to: the newest good checkpoint
-// in checkpoints/, or the model's file where the training that wrote it saved no checkpoint.
-// `notify` receives sentences about damaged checkpoints. Does not throw.
+// Looks in `folder` for the model that its latest training has come to: the best checkpoint in
+// checkpoints/ (--keep-best), or else the newest good one, or the model's file where the training
+// that wrote it saved no checkpoint. `notify` receives sentences about damaged checkpoints. Does
+// not throw.
 RunModel FindRunModel(const std::string& folder, const Notify& notify);
 
 // Before `training` (checkpoint_folder.h) writes NAME.pth, NAME.pth.json and summary.json into a

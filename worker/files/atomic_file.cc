@@ -23,6 +23,10 @@ bool IsPlain(const std::string& path) {
   return lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode);
 }
 
+std::string TemporaryOf(const std::string& path) {
+  return path + ".tmp." + std::to_string(getpid());
+}
+
 // The names in it are on the disk when it returns. Some file systems cannot do that.
 void SyncFolder(const std::filesystem::path& folder) {
   const int fd = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,8 +55,7 @@ std::string UserPath(const std::string& path) {
 
 // Without a temporary file what is at `path` is written to as it is.
 AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)),
-      temporary_(IsPlain(path_) ? path_ + ".tmp." + std::to_string(getpid()) : "") {
+    : path_(std::move(path)), temporary_(IsPlain(path_) ? TemporaryOf(path_) : "") {
   if (!temporary_.empty()) {
     fd_ = CreateOwnFile(temporary_, 0666);
     if (fd_ < 0) Fail("create", errno);
@@ -91,6 +94,17 @@ void AtomicFile::Commit() {
 void AtomicFile::Fail(const char* what, int error) const {
   throw std::runtime_error("cannot " + std::string(what) + " " + path_ + ": " +
                            std::strerror(error));
+}
+
+bool LinkFile(const std::string& from, const std::string& to) {
+  const std::string temporary = TemporaryOf(to);
+  unlink(temporary.c_str());
+  if (link(from.c_str(), temporary.c_str()) != 0) return false;
+  // A rename between two names of one file does nothing and succeeds.
+  const bool renamed = rename(temporary.c_str(), to.c_str()) == 0;
+  unlink(temporary.c_str());
+  if (renamed) SyncFolder(std::filesystem::path(to).parent_path());
+  return renamed;
 }
 
 void WriteFile(const std::string& path, std::string_view text) {

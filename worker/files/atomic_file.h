@@ -38,6 +38,10 @@ class AtomicFile {
 // Writes `text` as an AtomicFile.
 void WriteFile(const std::string& path, std::string_view text);
 
+// Gives the file `from` the second name `to`, in place of what has it, on the disk when it returns.
+// False, and nothing has changed, where the file system has no such names.
+bool LinkFile(const std::string& from, const std::string& to);
+
 // As std::filesystem::create_directories; the names of the folders that it makes are on the disk
 // when it returns. Without that a crash could take a folder with all that was synced in it.
 std::error_code MakeFolder(const std::filesystem::path& path);

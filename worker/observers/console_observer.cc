@@ -21,9 +21,7 @@ class ConsoleObserver : public Observer {
     at_line_ = counter_.Now();
     const std::int64_t step = state.position().step;
     if (step == 0 || !state.Done() || world_.rank() != 0) return;
-    console_.Line("the training is complete at step " + std::to_string(step) +
-                  (config_.max_steps ? " of --max-steps " + std::to_string(*config_.max_steps)
-                                     : " of --epochs " + ToText(config_, *FindSetting("epochs"))) +
+    console_.Line("the training is complete at step " + std::to_string(step) + WhyComplete(state) +
                   ": no step is left");
   }
 
@@ -50,9 +48,21 @@ class ConsoleObserver : public Observer {
     console_.Line("epoch " + std::to_string(state.position().epoch + 1) + " step " +
                   std::to_string(state.position().step) + " test accuracy " +
                   Percent(evaluation.accuracy()) + " loss " + Fixed(evaluation.loss, 4));
+    if (IsOutOfPatience(config_, state.place.best))
+      console_.Line("training ends after step " + std::to_string(state.position().step) +
+                    ": --patience " + std::to_string(config_.patience) +
+                    ", and no evaluation since was better than the " +
+                    Describe(config_, state.place.best));
   }
 
  private:
+  std::string WhyComplete(const TrainingState& state) const {
+    if (IsOutOfPatience(config_, state.place.best))
+      return " of --patience " + std::to_string(config_.patience);
+    if (config_.max_steps) return " of --max-steps " + std::to_string(*config_.max_steps);
+    return " of --epochs " + ToText(config_, *FindSetting("epochs"));
+  }
+
   void ShowLine(const TrainingState& state, double loss) {
     const StepCounter::Counts now = counter_.Now();
     console_.Line(ToLine({.epoch = state.position().epoch + 1,

@@ -7,6 +7,7 @@
 #include "ddprun/training_position.h"
 #include "worker/config/config.h"
 #include "worker/optimizer/schedule.h"
+#include "worker/step/best_evaluation.h"
 
 namespace ddprun {
 
@@ -15,6 +16,7 @@ struct TrainingPlace {
   TrainingPosition position;
   bool reached_target = false;
   bool evaluation_due = false;  // the evaluation after this step was interrupted
+  BestEvaluation best = {};
 };
 
 // In steps of all ranks together, with the current number of ranks and batch size.

@@ -21,7 +21,10 @@ class TrainingState {
   // From the beginning, or where a checkpoint says.
   void GoOnFrom(const TrainingPlace& place);
 
-  bool Done() const { return plan_step_ >= plan_.steps || place.reached_target; }
+  bool Done() const {
+    return plan_step_ >= plan_.steps || place.reached_target ||
+           IsOutOfPatience(config_, place.best);
+  }
 
   // The sampler of the epoch that we are in, from here on. Its steps begin.
   EpochPlan BeginEpoch(const Shard& shard);

@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -19,8 +20,17 @@ namespace {
 
 std::vector<std::int64_t> Encode(const RankState& state) {
   const TrainingPlace& place = state.place;
-  return {state.has_state,         place.position.step,  place.position.epoch,
-          place.position.consumed, place.reached_target, place.evaluation_due};
+  const BestEvaluation& best = place.best;
+  return {state.has_state,
+          place.position.step,
+          place.position.epoch,
+          place.position.consumed,
+          place.reached_target,
+          place.evaluation_due,
+          best.step,
+          std::bit_cast<std::int64_t>(best.accuracy),
+          std::bit_cast<std::int64_t>(best.loss),
+          best.since};
 }
 
 RankState Decode(const at::Tensor& row) {
@@ -28,7 +38,11 @@ RankState Decode(const at::Tensor& row) {
   return {.has_state = numbers[0] != 0,
           .place = {.position = {.step = numbers[1], .epoch = numbers[2], .consumed = numbers[3]},
                     .reached_target = numbers[4] != 0,
-                    .evaluation_due = numbers[5] != 0}};
+                    .evaluation_due = numbers[5] != 0,
+                    .best = {.step = numbers[6],
+                             .accuracy = std::bit_cast<double>(numbers[7]),
+                             .loss = std::bit_cast<double>(numbers[8]),
+                             .since = numbers[9]}}};
 }
 
 }  // namespace
@@ -54,12 +68,10 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
   if (world.rank() == start.source) {
     words["buckets"] = kept.layout;
     words["training"] = kept.saved.training;
-    words["best_accuracy"] = kept.summary.best_accuracy;
   }
   words = nlohmann::json::parse(world.BroadcastText(JsonText(words), start.source));
   words["buckets"].get_to(kept.layout);
   kept.saved.training = words["training"].get<std::string>();
-  kept.summary.best_accuracy = words["best_accuracy"].get<double>();
   return start;
 }
 

@@ -13,7 +13,7 @@ namespace ddprun {
 RoundStart AgreeOnSource(World& world, const RankState& own);
 
 // All ranks must call it. Where the state is sent, all have the source's words on it afterwards:
-// bucket layout, the checkpoints' name, the best accuracy.
+// bucket layout, the checkpoints' name.
 RoundStart AgreeOnStart(World& world, KeptTraining& kept);
 
 // The source's parameters, buffers, optimizer state, average and scale become every rank's. All

@@ -42,8 +42,9 @@ std::string ToTable(const Summary& summary) {
                                            Fixed(evaluation.loss, 4) + ")");
   }
   // Where only one was made, or the last was the best, it is the row above.
-  if (summary.evaluation && summary.best_accuracy > summary.evaluation->accuracy())
-    rows.emplace_back("best accuracy", Percent(summary.best_accuracy));
+  if (summary.best_file.empty() && summary.evaluation &&
+      summary.best.accuracy > summary.evaluation->accuracy())
+    rows.emplace_back("best accuracy", Percent(summary.best.accuracy));
   rows.emplace_back("images a second", Fixed(summary.images_per_second(), 0) + " (all ranks)");
   rows.emplace_back("training time", Fixed(summary.training_seconds, 1) + " s (" +
                                          std::to_string(summary.steps) + " steps, " +
@@ -60,6 +61,8 @@ std::string ToTable(const Summary& summary) {
   rows.emplace_back("world size", std::to_string(summary.world_size));
   rows.emplace_back("backend", summary.backend);
   rows.emplace_back("model", summary.model_file);
+  if (!summary.best_file.empty())
+    rows.emplace_back("best model", summary.best_file + " (" + summary.best_description + ")");
   return ToTable(rows);
 }
 
@@ -77,7 +80,7 @@ std::string ToJson(const Summary& summary) {
                       {"steps", summary.steps},
                       {"images", summary.images},
                       {"loss", summary.loss},
-                      {"best_accuracy", summary.best_accuracy},
+                      {"best_accuracy", summary.best.accuracy},
                       {"world_size", summary.world_size},
                       {"backend", summary.backend},
                       {"device", summary.device},
@@ -88,6 +91,11 @@ std::string ToJson(const Summary& summary) {
     json["gradients_hidden_share"] = summary.gradients.hidden_share();
     json["gradient_bytes"] = summary.gradients.bytes;
   }
+  if (summary.best.step >= 0) {
+    json["best_loss"] = summary.best.loss;
+    json["best_step"] = summary.best.step;
+  }
+  if (!summary.best_file.empty()) json["best_file"] = summary.best_file;
   if (summary.evaluation) {
     json["test_accuracy"] = summary.evaluation->accuracy();
     json["test_loss"] = summary.evaluation->loss;

@@ -10,13 +10,16 @@
 #include "ddprun/distributed_data_parallel.h"
 #include "proto/rank_time.h"
 #include "worker/evaluation/metric_sums.h"
+#include "worker/step/best_evaluation.h"
 #include "worker/step/step_counter.h"
 
 namespace ddprun {
 
 struct Summary {
   std::optional<Evaluation> evaluation;  // of the written model
-  double best_accuracy = 0;              // of all evaluations, a share
+  BestEvaluation best;                   // of all evaluations
+  std::string best_description;          // of it, as Describe() has it
+  std::string best_file;                 // its checkpoint; empty: none was kept
   double loss = 0;                       // of rank 0's last batch
   std::int64_t steps = 0;                // of this program's run
   std::int64_t images = 0;               // of all ranks in these steps

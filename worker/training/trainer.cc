@@ -100,6 +100,7 @@ void Trainer::Train() {
     Evaluate(/*last=*/false);
     checkpoints_.StopIfAsked(state_.place);
   }
+  checkpoints_.SaveBest(state_.place);  // also of a world that has ended before it was saved
   while (!state_.Done()) TrainEpoch();
   Finish();
 }
@@ -286,7 +287,8 @@ void Trainer::Evaluate(bool last) {
   if (evaluation_) {
     const std::string left_out = LeftOut(*evaluation_, *test_feed_);
     if (world_.rank() == 0 && !left_out.empty()) console_.Line(left_out);
-    summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation_->accuracy());
+    state_.place.best.Count(config_, state_.position().step, evaluation_->accuracy(),
+                            evaluation_->loss);
     Notify(&Observer::OnEvaluation, state_, *evaluation_, last);
   }
   if (last) return;
@@ -328,10 +330,14 @@ void Trainer::Finish() {
   if (config_.eval && !evaluation_) {
     Evaluate(/*last=*/true);
     if (!evaluation_) checkpoints_.StopIfAsked(state_.place);
+    checkpoints_.SaveBest(state_.place);
   }
   Enter(StepSection::kCheckpoint);
   summary_.evaluation = evaluation_;
   summary_.loss = kept_.loss;
+  summary_.best = state_.place.best;
+  summary_.best_description = Describe(config_, summary_.best);
+  summary_.best_file = checkpoints_.BestFile(summary_.best);
   summary_.cuda_graph = step_->is_graph();
   summary_.rank_time = clock_.rank_time();
   WriteResults(config_, data_, world_, console_, kept_);

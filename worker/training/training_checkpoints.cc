@@ -33,7 +33,7 @@ constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
 bool SavesCheckpoints(const Config& config) {
   return config.checkpoint_every > 0 || config.checkpoint_seconds > 0 ||
-         !config.checkpoint_dir.empty();
+         !config.checkpoint_dir.empty() || config.keep_best != KeepBest::kOff;
 }
 
 std::string CheckpointFolder(const Config& config) {
@@ -76,6 +76,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
         finding["about"] = point.checkpoint->snapshot.about;
         finding["tensors"] = TensorList(point.checkpoint->snapshot.tensors);
         contents_.CheckFits(*point.checkpoint);
+        KeepBestIfThere(point, finding["about"]);
       }
     } catch (const UsageError& error) {
       finding["usage"] = error.what();
@@ -92,6 +93,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   if (!finding.contains("about")) return {};
   const Place place = contents_.Load(point.checkpoint ? &point.checkpoint->snapshot : nullptr,
                                      finding["about"], finding["tensors"]);
+  best_done_ = place.best.step;
   if (world_.rank() == 0) {
     const std::int64_t images = data_.train->size();
     const std::int64_t saved = SavedImages(finding["about"]).value_or(images);
@@ -110,6 +112,29 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   return place;
 }
 
+void TrainingCheckpoints::KeepBestIfThere(const ResumePoint& point, Json& about) {
+  if (!about.contains(kBestKey)) return;
+  const auto by_loss = [](const Json& settings) {
+    return settings.value("keep-best", "") == NamesOf(KeepBest{}).back();
+  };
+  const bool by_this_metric =
+      by_loss(about.value("config", Json::object())) == (config_.keep_best == KeepBest::kLoss);
+  const bool keeps = config_.keep_best != KeepBest::kOff;
+  const auto notify = [this](const std::string& text) { console_.Line(text); };
+  std::string why;
+  if (!by_this_metric)
+    why = "it was by another metric";
+  else if (TrainingOf(point.checkpoint->snapshot) != point.training)
+    why = "it was another training's";
+  else if (keeps && !FindBest(folder_, point.training, notify))
+    why = "its checkpoint " + std::string(kBestCheckpoint) + " is not in " + folder_;
+  if (why.empty()) return;
+  about.erase(kBestKey);
+  if (keeps || config_.patience > 0)
+    console_.Line("the best evaluation so far does not count: " + why +
+                  "; the best is looked for from here on");
+}
+
 void TrainingCheckpoints::GoOn() {
   step_time_ = Clock::now();
   // Of a rank that was rank 0: what it is about to save, rank 0 must not find unfinished.
@@ -121,7 +146,12 @@ void TrainingCheckpoints::MakeWriter(const std::string& loaded_from) {
   saved_.time = Clock::now();
   saved_.put_off = false;
   saved_.good_step = -1;
+  saved_.best_step = -1;
   if (world_.rank() != 0 || !saving_) return;
+  if (config_.keep_best != KeepBest::kOff) {
+    const auto best = FindBest(folder_, saved_.training, [](const std::string&) {});
+    if (best) saved_.best_step = HeaderFields(best->snapshot.about).Count("step");
+  }
   saved_.writer = std::make_unique<CheckpointWriter>(
       CheckpointWriter::Options{.folder = folder_,
                                 .training = saved_.training,
@@ -179,6 +209,7 @@ void TrainingCheckpoints::EndStep(const Place& place) {
   StopIfAsked(place);
   if (config_.checkpoint_every > 0 && place.position.step % config_.checkpoint_every == 0)
     wishes.save = true;
+  if (BestIsDue(place)) wishes.save = true;
   // A save may hold up rank 0, and with it the others, until the next step ends. So may what an
   // epoch begins with.
   const bool slow = wishes.save || place.position.consumed == 0;
@@ -202,19 +233,48 @@ void TrainingCheckpoints::EndSteps() {
 void TrainingCheckpoints::Save(const Place& place) {
   before_save_();
   TrainingSnapshot::Gathered gathered = contents_.Gather();
-  if (!saved_.writer || saved_.good_step == place.position.step) return;
+  const bool best = BestIsDue(place);
+  if (best) best_done_ = place.position.step;
+  if (!saved_.writer || (saved_.good_step == place.position.step && !best)) return;
+  SaveOnRank0(std::move(gathered), place, best);
+}
+
+void TrainingCheckpoints::SaveOnRank0(TrainingSnapshot::Gathered gathered, const Place& place,
+                                      bool best) {
+  const std::string begin = "checkpoint of step " + std::to_string(place.position.step);
+  // What is put off is saved with later parameters, which nobody has evaluated.
+  if (best && !saved_.writer->WaitUntilSaved(kBestLimit)) {
+    console_.Line(begin + ", the best so far, is not saved: the save before it takes more than " +
+                  std::to_string(kBestLimit.count()) + " s");
+    return;
+  }
   try {
     saved_.put_off = !saved_.writer->Save(
-        place.position.step, contents_.Complete(std::move(gathered), place, saved_.training));
+        place.position.step, contents_.Complete(std::move(gathered), place, saved_.training), best);
   } catch (const std::exception& error) {
     // Most likely memory: what the training itself needs is there already.
     saved_.put_off = false;
     saved_.time = Clock::now();
-    console_.Line("checkpoint of step " + std::to_string(place.position.step) +
-                  " is not saved: " + FirstLine(error));
+    console_.Line(begin + " is not saved: " + FirstLine(error));
     return;
   }
   if (!saved_.put_off) saved_.time = Clock::now();
+}
+
+bool TrainingCheckpoints::BestIsDue(const Place& place) const {
+  return config_.keep_best != KeepBest::kOff && place.best.step == place.position.step &&
+         best_done_ != place.position.step;
+}
+
+void TrainingCheckpoints::SaveBest(const Place& place) {
+  if (!BestIsDue(place)) return;
+  StopSignal::Progress(StopSignal::kPatienceMax);
+  Finish(place);
+}
+
+std::string TrainingCheckpoints::BestFile(const BestEvaluation& best) const {
+  if (best.step < 0 || saved_.best_step != best.step) return "";
+  return std::filesystem::path(folder_) / kBestCheckpoint;
 }
 
 void TrainingCheckpoints::TellReports(const char* next) {
@@ -222,6 +282,7 @@ void TrainingCheckpoints::TellReports(const char* next) {
   for (const CheckpointWriter::Report& report : saved_.writer->TakeReports()) {
     if (report.error.empty()) {
       saved_.good_step = report.step;
+      if (report.best) saved_.best_step = report.step;
     } else {
       console_.Line(report.error + next);
     }

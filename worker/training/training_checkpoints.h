@@ -11,6 +11,7 @@
 #include "ddprun/step_vote.h"
 #include "ddprun/world.h"
 #include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
@@ -32,6 +33,7 @@ struct SavedSoFar {
   std::unique_ptr<CheckpointWriter> writer;  // rank 0's, as the next
   bool put_off = false;                      // one is due since a step before
   std::int64_t good_step = -1;               // of the latest checkpoint in the folder
+  std::int64_t best_step = -1;               // of best.safetensors, if it is of this training
   std::chrono::steady_clock::time_point time{};
 };
 
@@ -43,6 +45,9 @@ class TrainingCheckpoints {
   static constexpr std::chrono::seconds kSaveLimit{600};
   // And the end of one that has failed for its copy of what is on the device.
   static constexpr std::chrono::seconds kCopyLimit{5};
+  // How long the save of a best model waits for the save before it; ranks wait in a collective
+  // then.
+  static constexpr std::chrono::seconds kBestLimit{30};
 
   // A checkpoint is made of `parts` and read into them. All must outlive this object. `before_save`
   // is called on all ranks before each checkpoint; what it throws, saves nothing.
@@ -76,6 +81,11 @@ class TrainingCheckpoints {
   void EndSteps();
   // At the end of the training: its checkpoint is on the disk when this returns.
   void Finish(const Place& place);
+  // Saves if the latest evaluation, after the step at `place`, was the best and is not saved yet.
+  // Its checkpoint is on the disk when this returns. EndStep() and Finish() save it, too.
+  void SaveBest(const Place& place);
+  // Where the checkpoint of that evaluation is; empty if it was not saved, and on ranks but 0.
+  std::string BestFile(const BestEvaluation& best) const;
   // Until the save that is under way has ended; not if it cannot be copied from the device.
   void AwaitSave();
 
@@ -83,6 +93,11 @@ class TrainingCheckpoints {
   void MakeWriter(const std::string& loaded_from);
   bool WishesToSave() const;
   void Save(const Place& place);
+  void SaveOnRank0(TrainingSnapshot::Gathered gathered, const Place& place, bool best);
+  bool BestIsDue(const Place& place) const;
+  // Of a checkpoint to go on from: drops its best evaluation if the checkpoint of that is not
+  // there.
+  void KeepBestIfThere(const ResumePoint& point, nlohmann::json& about);
   // `next`: what becomes of a save that has failed, as the end of its sentence.
   void TellReports(const char* next);
 
@@ -98,6 +113,8 @@ class TrainingCheckpoints {
   const std::function<void()> before_save_;
   StepVote vote_;
   StepVote evaluation_vote_;
+  std::int64_t best_done_ =
+      -1;         // the step whose evaluation was the best and is saved, or was tried
   int stop_ = 0;  // the signal that has ended an evaluation, the same on all ranks
   std::chrono::steady_clock::time_point step_time_{};
   // Of an evaluation, and of its latest batch; 0: none is under way.

@@ -98,11 +98,22 @@ std::optional<GradScaler::State> SavedScale(const Json& about) {
                            .steps_since_growth = scaler.Count("steps_since_growth")};
 }
 
+BestEvaluation SavedBest(const Json& about) {
+  const HeaderFields header(about);
+  if (!header.Has(kBestKey)) return {};
+  const HeaderFields best = header.Object(kBestKey);
+  return {.step = best.Count("step"),
+          .accuracy = best.Number("accuracy"),
+          .loss = best.Real("loss"),
+          .since = best.Count("since")};
+}
+
 TrainingPlace SavedPlace(const Json& about) {
   const HeaderFields header(about);
   return {.position = PositionIn(header),
           .reached_target = header.Flag("reached_target"),
-          .evaluation_due = header.Has("evaluation_due") && header.Flag("evaluation_due")};
+          .evaluation_due = header.Has("evaluation_due") && header.Flag("evaluation_due"),
+          .best = SavedBest(about)};
 }
 
 std::optional<std::int64_t> SavedImages(const Json& about) {
@@ -199,6 +210,11 @@ Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& trai
       {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
       {"config", ConfigOf(config_)},
       {"data", DataOf(data_)}};
+  if (place.best.step >= 0)
+    about[kBestKey] = {{"step", place.best.step},
+                       {"accuracy", place.best.accuracy},
+                       {"loss", place.best.loss},
+                       {"since", place.best.since}};
   const BucketLayout layout = parts_.strategy->Layout();
   if (!layout.empty()) about[kBucketsKey] = layout;
   return about;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -41,6 +42,44 @@ TEST(CheckpointWriterTest, SavesAndKeepsTheNewest) {
   EXPECT_EQ(ListCheckpoints(files.folder()).size(), 2u);
   EXPECT_EQ(writer.TakeReports().size(), 0u);
   EXPECT_EQ(writer.put_off(), 0);
+}
+
+TEST(CheckpointWriterTest, TheBestStaysWhenItsStepGivesWay) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t", .keep = 2});
+  const auto save = [&writer](std::int64_t step, bool best) {
+    ASSERT_TRUE(writer.Save(step, SmallSnapshot(step), best));
+    ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+    const auto reports = writer.TakeReports();
+    ASSERT_EQ(reports.size(), 1u);
+    EXPECT_EQ(reports[0].error, "");
+    EXPECT_EQ(reports[0].best, best);
+  };
+  const std::string best = files.Path(kBestCheckpoint);
+  const auto ignore = [](const std::string&) {};
+  save(1, false);
+  EXPECT_FALSE(FindBest(files.folder(), "t", ignore).has_value());
+  save(2, true);
+  EXPECT_TRUE(std::filesystem::equivalent(best, files.Path(CheckpointName(2)))) << "written twice";
+  for (const std::int64_t step : {3, 4, 5}) save(step, false);
+  EXPECT_FALSE(std::filesystem::exists(files.Path(CheckpointName(2))));
+  ExpectStep(FindBest(files.folder(), "t", ignore)->snapshot, 2);
+  EXPECT_FALSE(FindBest(files.folder(), "another training", ignore).has_value());
+  save(5, true);  // a step that has its file already
+  ExpectStep(ReadCheckpoint(best), 5);
+  ExpectStep(ReadCheckpoint(files.Path(CheckpointName(5))), 5);
+  EXPECT_EQ(ListCheckpoints(files.folder()).size(), 2u);
+  for (const auto& entry : std::filesystem::directory_iterator(files.folder()))
+    EXPECT_THAT(entry.path(), testing::Not(testing::EndsWith(".tmp." + std::to_string(getpid()))));
+}
+
+TEST(CheckpointWriterTest, ADamagedBestOneIsToldAndPassedOver) {
+  const TempFiles files;
+  std::filesystem::rename(WriteSmall(files.folder(), 7), files.Path(kBestCheckpoint));
+  std::filesystem::resize_file(files.Path(kBestCheckpoint), 100);
+  std::string told;
+  EXPECT_FALSE(FindBest(files.folder(), "t", [&](const std::string& text) { told += text; }));
+  EXPECT_THAT(told, testing::AllOf(HasSubstr(kBestCheckpoint), HasSubstr("it is passed over")));
 }
 
 TEST(CheckpointWriterTest, WhatIsChangedAfterTheCopyIsNotSaved) {

@@ -10,6 +10,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     optimizer_fused_sgd_test.cc
     optimizer_muon_test.cc
     optimizer_test.cc
+    step_best_evaluation_test.cc
     step_recent_states_test.cc
     step_run_ahead_limit_test.cc
     step_training_state_test.cc

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/temp_files.h"
+#include "worker/base/step_seed.h"
 #include "worker/checkpoint/header_fields.h"
 #include "worker/files/atomic_file.h"
-#include "worker/base/step_seed.h"
 
 namespace ddprun {
 namespace {
@@ -54,6 +54,10 @@ TEST(SavedPlace, IsThatOfTheHeader) {
   EXPECT_FALSE(place.evaluation_due);
   about["evaluation_due"] = true;
   EXPECT_TRUE(SavedPlace(about).evaluation_due);
+  EXPECT_EQ(place.best, BestEvaluation()) << "of an earlier version";
+  about["best"] = {{"step", 9}, {"accuracy", 0.1}, {"loss", -0.3}, {"since", 2}};
+  EXPECT_EQ(SavedPlace(nlohmann::json::parse(about.dump())).best,
+            (BestEvaluation{.step = 9, .accuracy = 0.1, .loss = -0.3, .since = 2}));
   about.erase("reached_target");
   EXPECT_EQ(MessageOf<HeaderError>([&] { SavedPlace(about); }),
             "its metadata have no 'reached_target'");

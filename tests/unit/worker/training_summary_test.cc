@@ -15,7 +15,7 @@ TEST(Summary, JsonHasTheAccuracyOnlyIfThereIsOne) {
   EXPECT_EQ(without["images_per_second"], 50);
   EXPECT_EQ(without["steps"], 4);
   EXPECT_FALSE(without.contains("test_accuracy"));
-  summary.evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracy, 9}}};
+  summary.evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracyMetric, 9}}};
   const auto with = nlohmann::json::parse(ToJson(summary));
   EXPECT_EQ(with["test_accuracy"], 0.9);
   EXPECT_EQ(with["test_loss"], 0.5);
@@ -59,11 +59,28 @@ TEST(Summary, TheTimeOfTheRankAddsUpToTheWhole) {
 }
 
 TEST(Summary, TheBestAccuracyIsToldIfItIsNotTheLast) {
-  Summary summary{.evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracy, 9}}},
-                  .best_accuracy = 0.9};
+  Summary summary{
+      .evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracyMetric, 9}}},
+      .best = {.step = 5, .accuracy = 0.9}};
   EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("best accuracy")));
-  summary.best_accuracy = 0.95;
+  summary.best.accuracy = 0.95;
   EXPECT_THAT(ToTable(summary), testing::ContainsRegex("best accuracy +95.00 %"));
+}
+
+TEST(Summary, TheBestModelIsToldWithItsFile) {
+  Summary summary{.best = {.step = 5, .accuracy = 0.95, .loss = 0.25}};
+  EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("best model")));
+  EXPECT_FALSE(nlohmann::json::parse(ToJson(summary)).contains("best_file"));
+  summary.best_file = "run/checkpoints/best.safetensors";
+  summary.best_description = "accuracy of 95.00 % after step 5";
+  EXPECT_THAT(ToTable(summary),
+              testing::ContainsRegex("best model +run/checkpoints/best.safetensors "
+                                     "\\(accuracy of 95.00 % after step 5\\)"));
+  const auto json = nlohmann::json::parse(ToJson(summary));
+  EXPECT_EQ(json["best_file"], "run/checkpoints/best.safetensors");
+  EXPECT_EQ(json["best_step"], 5);
+  EXPECT_EQ(json["best_accuracy"], 0.95);
+  EXPECT_EQ(json["best_loss"], 0.25);
 }
 
 }  // namespace
