@@ -21,7 +21,7 @@
 //   KEEP=1         it can be kept when its round breaks (round_message.h, as the next two)
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
-//   NOTICES=1      it reads notices of preemption (notice_message.h)
+//   NOTICES=1      it reads notices of preemption
 //   WATCH=0        its next message may come at any time: silence is no hang; LAST stays valid
 // A missing line leaves the last report of that key valid, except for WAITS, LAST and WATCH, which
 // are valid until the next message (WATCH: until the next sign of progress). Other keys are

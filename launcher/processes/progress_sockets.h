@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sockets over which workers report progress and are told of rounds and notices
-// (proto/progress_message.h, proto/round_message.h, proto/notice_message.h): a datagram socket for
-// each process that was started as a worker; its path identifies it, whichever of its own processes
-// sends a message.
+// (proto/progress_message.h, proto/round_message.h, launcher/processes/notice_message.h): a
+// datagram socket for each process that was started as a worker; its path identifies it, whichever
+// of its own processes sends a message.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/notice_message.h"
+#include "launcher/processes/notice_message.h"
 #include "proto/progress_message.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/owned_fd.h"

@@ -39,8 +39,8 @@ void RunExport(const CommandContext& context);
 void RunCheck(const CommandContext& context);
 // `train compare`: the same work plain, data-parallel and as a pipeline, and a table of the three.
 void RunCompare(const CommandContext& context);
-// `train tune`: tries batch sizes, memory formats and numbers of loader threads on this machine, and
-// prints the command with the best.
+// `train tune`: tries batch sizes, memory formats and numbers of loader threads on this machine,
+// and prints the command with the best.
 void RunTune(const CommandContext& context);
 // `train plot`: executes ddprun-plot, which is installed beside train. Returns only by
 // std::runtime_error: the program is missing.

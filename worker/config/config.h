@@ -31,7 +31,7 @@ struct Config {
   std::string init_from;  // file of weights
   std::string dataset = "cifar10";
   std::string data_dir;
-  double val_share = 0;  // of a folder without test images; 0: none
+  double val_share = 0;       // of a folder without test images; 0: none
   bool skip_damaged = false;  // images
   bool augment = false;
   std::int64_t crop_padding = 4;  // pixels

@@ -89,9 +89,10 @@ TEST(DeviceAgreement, NcclForTwoRanksOfOneGpuEndsBothWithTheSameSentence) {
   InWorld(
       {"5,6", "6,5"},  // the same second device
       [](const WorkerEnv&, const auto& agree) {
-        EXPECT_THAT(agree, testing::ThrowsMessage<std::runtime_error>(testing::StartsWith(
-                               "the backend nccl needs a CUDA device for each rank, but ranks 0 and "
-                               "1 have the same; ")));
+        EXPECT_THAT(agree,
+                    testing::ThrowsMessage<std::runtime_error>(testing::StartsWith(
+                        "the backend nccl needs a CUDA device for each rank, but ranks 0 and "
+                        "1 have the same; ")));
       },
       BackendChoice::kNccl);
 }

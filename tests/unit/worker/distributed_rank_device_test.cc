@@ -94,9 +94,10 @@ TEST(RankDeviceTest, TheCpuIsNeverTakenSilentlyWhereTheDriverShowsADevice) {
   const RankDevice gloo =
       ChooseDevice(LocalRank(0, 1), BackendChoice::kGloo, DeviceChoice::kAuto, {.shown = 1});
   EXPECT_EQ(gloo.cuda, -1);
-  EXPECT_EQ(gloo.note,
-            "the CPU is used, though the driver shows 1 CUDA device to rank 0: the device auto means "
-            "the CPU with the backend gloo; choose the device cuda to use a GPU");
+  EXPECT_EQ(
+      gloo.note,
+      "the CPU is used, though the driver shows 1 CUDA device to rank 0: the device auto means "
+      "the CPU with the backend gloo; choose the device cuda to use a GPU");
 }
 
 // A driver that is installed and fails is not a machine without one.
@@ -119,9 +120,10 @@ TEST(RankDeviceTest, WhatCannotBeIsOneSentence) {
   EXPECT_EQ(Refusal(LocalRank(1, 2), kAnyBackend, DeviceChoice::kCuda, Unusable(2)),
             "the device cuda needs a CUDA device; the driver shows 2 CUDA devices to rank 1, but "
             "LibTorch cannot use any; update the driver");
-  EXPECT_EQ(Refusal(LocalRank(1, 2), BackendChoice::kNccl, DeviceChoice::kAuto, Devices(0)),
-            "the backend nccl needs a CUDA device for each of this node's 2 ranks; the driver shows "
-            "no CUDA device to rank 1; choose the backend gloo or fewer ranks a node");
+  EXPECT_EQ(
+      Refusal(LocalRank(1, 2), BackendChoice::kNccl, DeviceChoice::kAuto, Devices(0)),
+      "the backend nccl needs a CUDA device for each of this node's 2 ranks; the driver shows "
+      "no CUDA device to rank 1; choose the backend gloo or fewer ranks a node");
 }
 
 TEST(GroupBackendTest, NcclWhereEachRankHasAGpuOfItsOwn) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hears that a machine of the run will be taken away (preemption). The datagrams are described in proto/notice_message.h."""
+"""Hears that a machine of the run will be taken away (preemption). The datagrams are described in launcher/processes/notice_message.h."""
 
 import os
 import socket

@@ -3,7 +3,7 @@
 // KEY=VALUE lines, so that any language can take part (worker/python/ddprun/notices.py is a client
 // in Python).
 //
-// The worker sends, to DDPRUN_NOTIFY_SOCKET (progress_message.h has the other keys of that socket):
+// The worker sends, to DDPRUN_NOTIFY_SOCKET (proto/progress_message.h has its other keys):
 //   NOTICES=1       it has bound a datagram socket to NoticeSocketPath() and reads it. A notice
 //                   that came before is then sent at once.
 // The agent sends, to NoticeSocketPath():
