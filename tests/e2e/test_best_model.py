@@ -35,7 +35,7 @@ def summary_of(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+@pytest.mark.parametrize("metric", ["accuracy", pytest.param("loss", marks=pytest.mark.nightly)])
 def test_the_best_checkpoint_is_kept_named_and_evaluated(tmp_path, metric):
     said = train(tmp_path, "--keep-best", metric, "--patience", "4", "--epochs", "6")
     found = evaluations(tmp_path)
@@ -86,7 +86,7 @@ def outcome(folder):
     return best, evaluations(folder)[-1], weights, evaluated(folder)[1:]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_a_resumed_training_has_the_best_of_an_undisturbed_one(tmp_path, ranks):
     flags = ["--patience", "4", "--keep-best", "accuracy", "--checkpoint-every", "3"]
     train(tmp_path / "whole", *flags, ranks=ranks)
