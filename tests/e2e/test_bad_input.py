@@ -165,7 +165,7 @@ def test_nccl_without_a_gpu():
     if any(pathlib.Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has a GPU")
     done = run([TRAIN, "--backend", "nccl", "--dataset", "synthetic", "--max-steps", "1"])
-    assert_one_sentence(done, 1, "nccl", "CUDA", "--backend gloo")
+    assert_one_sentence(done, 1, "nccl", "CUDA", "the backend gloo")
 
 
 @needs_train
@@ -173,13 +173,13 @@ def test_cuda_without_a_gpu():
     if any(pathlib.Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has a GPU")
     done = run([TRAIN, "--device", "cuda", "--dataset", "synthetic", "--max-steps", "1"])
-    assert_one_sentence(done, 1, "--device cuda", "no CUDA device", "--device cpu")
+    assert_one_sentence(done, 1, "the device cuda", "no CUDA device", "the device cpu")
 
 
 @needs_train
 def test_nccl_on_the_cpu():
     done = run([TRAIN, "--device", "cpu", "--backend", "nccl", "--dataset", "synthetic", "--max-steps", "1"])
-    assert_one_sentence(done, 1, "--backend nccl", "--device is cpu", "--backend gloo")
+    assert_one_sentence(done, 1, "the backend nccl", "the device is cpu", "the backend gloo")
 
 
 def idx(magic, *dimensions, data=b""):
