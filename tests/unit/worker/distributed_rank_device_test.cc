@@ -81,7 +81,7 @@ TEST(RankDeviceTest, TheCpuIsTakenWhereAskedForOrWithoutADriver) {
   EXPECT_EQ(ChooseDevice(LocalRank(0, 1), BackendChoice::kGloo, DeviceChoice::kAuto, Devices(0)),
             Cpu());
   EXPECT_THAT(Refusal(LocalRank(0, 1), BackendChoice::kNccl, DeviceChoice::kCpu, Devices(8)),
-              AllOf(HasSubstr("--backend nccl"), HasSubstr("--device is cpu")));
+              AllOf(HasSubstr("the backend nccl"), HasSubstr("the device is cpu")));
 }
 
 TEST(RankDeviceTest, TheCpuIsNeverTakenSilentlyWhereTheDriverShowsADevice) {
