@@ -50,7 +50,7 @@ def test_a_training_is_saved_and_goes_on(runs):
     assert (root / "run/checkpoints/step-000000004.safetensors").is_file()
     assert json.loads((root / "run/summary.json").read_text())["steps"] == 2  # of the second part
     assert len((root / "run/metrics.jsonl").read_text().splitlines()) > 1
-    assert (root / "run/cifar_net.pth").is_file()
+    assert (root / "run/model.pth").is_file()
 
 
 def test_a_restart_of_its_own_finds_the_checkpoint(runs):
@@ -66,9 +66,9 @@ def test_a_restart_of_its_own_finds_the_checkpoint(runs):
 
 def test_the_classes_keep_names_of_their_own(runs):
     root, *_ = runs
-    scores = ran(TRAIN, "eval", root / "run/cifar_net.pth", "--data-dir", root / "data")
+    scores = ran(TRAIN, "eval", root / "run/model.pth", "--data-dir", root / "data")
     assert "accuracy" in scores, scores
-    ran(TRAIN, "export", root / "run/cifar_net.pth", "--format", "hf", "--output", root / "hf")
+    ran(TRAIN, "export", root / "run/model.pth", "--format", "hf", "--output", root / "hf")
     labels = json.loads((root / "hf/config.json").read_text())["id2label"]
     assert sorted(labels.values()) == ["a", "caf\\xe8", SHOWN]
 
