@@ -323,6 +323,15 @@ std::optional<std::vector<Spawned>> Spawner::Take() {
   return std::exchange(state_->result, std::nullopt);
 }
 
+void ProcessSet::Adopt(std::size_t index, Spawned spawned) {
+  if (spawned.pid > 0 && !spawned.outcome.has_value() && !IsChild(spawned.pid)) {
+    spawned.outcome = Signaled{SIGKILL, false};
+    spawned.pidfd.Reset();
+  }
+  if (processes_.size() <= index) processes_.resize(index + 1);
+  processes_[index] = std::move(spawned);
+}
+
 std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
   const Spawned& process = processes_[index];
   if (!IsLive(index)) return process.outcome;

@@ -83,10 +83,9 @@ class ProcessSet {
     processes_.push_back(SpawnProcess(request, file_limit_));
   }
   // Takes over a process that a Spawner has started.
-  void Adopt(std::size_t index, Spawned spawned) {
-    if (processes_.size() <= index) processes_.resize(index + 1);
-    processes_[index] = std::move(spawned);
-  }
+  // One that was killed and reaped as an orphan, before its spawner returned it, has ended by
+  // SIGKILL.
+  void Adopt(std::size_t index, Spawned spawned);
   // There is no process of that number any more, or none yet.
   void Vacate(std::size_t index) { Adopt(index, {}); }
   void Swap(std::size_t a, std::size_t b) { std::swap(processes_[a], processes_[b]); }
