@@ -82,9 +82,8 @@ class ProcessSet {
   void Spawn(const SpawnRequest& request) {
     processes_.push_back(SpawnProcess(request, file_limit_));
   }
-  // Takes over a process that a Spawner has started.
-  // One that was killed and reaped as an orphan, before its spawner returned it, has ended by
-  // SIGKILL.
+  // Takes over a process that a Spawner has started. One that was killed and reaped as an orphan,
+  // before its spawner returned it, has ended by SIGKILL.
   void Adopt(std::size_t index, Spawned spawned);
   // There is no process of that number any more, or none yet.
   void Vacate(std::size_t index) { Adopt(index, {}); }

@@ -70,6 +70,12 @@ constexpr std::array<OtherKind, 13> kOtherKinds = {{
   throw ImageError(std::string("is no image: must be ") + kRead);
 }
 
+// The file has too few bytes for its size.
+[[noreturn]] void CutOff(ImageSize size) {
+  throw ImageError("is damaged (cut off: claims to be " + std::to_string(size.width) + "x" +
+                   std::to_string(size.height) + " pixels)");
+}
+
 // libjpeg reports an error by a call that must not return: jumps to the caller's setjmp.
 struct JpegErrors {
   jpeg_error_mgr manager;  // first: libjpeg knows only this
@@ -181,8 +187,7 @@ ImageSize OpenJpeg(JpegReader& reader, Bytes file) {
   CheckImageSize(size, JpegBytesPerPixel(reader, kJpegDenominatorMax));
   const auto bytes = static_cast<std::int64_t>(file.size());
   if (!reader.info.arith_code && size.height * size.width / kJpegPixelsPerByteMax > bytes)
-    throw ImageError("is damaged (cut off: claims to be " + std::to_string(size.width) + "x" +
-                     std::to_string(size.height) + " pixels)");
+    CutOff(size);
   return size;
 }
 
@@ -289,8 +294,7 @@ ImageSize OpenPng(PngReader& reader, Bytes file) {
   CheckImageSize(size, 3);
   const auto row_bytes = static_cast<std::int64_t>(png_get_rowbytes(reader.png, reader.info));
   if (size.height * row_bytes / kDeflateRatioMax > static_cast<std::int64_t>(file.size()))
-    throw ImageError("is damaged (cut off: claims to be " + std::to_string(size.width) + "x" +
-                     std::to_string(size.height) + " pixels)");
+    CutOff(size);
   return size;
 }
 

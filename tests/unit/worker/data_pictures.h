@@ -29,31 +29,6 @@ inline RgbImage Gradient(std::int64_t height, std::int64_t width, int blue = 100
   return image;
 }
 
-// Of any size with little memory: a row is written again and again.
-inline std::string OneColourJpeg(ImageSize size, std::uint8_t grey) {
-  jpeg_compress_struct info{};
-  jpeg_error_mgr errors{};
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* out = nullptr;
-  unsigned long bytes = 0;
-  jpeg_mem_dest(&info, &out, &bytes);
-  info.image_width = static_cast<JDIMENSION>(size.width);
-  info.image_height = static_cast<JDIMENSION>(size.height);
-  info.input_components = 1;
-  info.in_color_space = JCS_GRAYSCALE;
-  jpeg_set_defaults(&info);
-  jpeg_start_compress(&info, TRUE);
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width), grey);
-  JSAMPROW row = pixels.data();
-  while (info.next_scanline < info.image_height) jpeg_write_scanlines(&info, &row, 1);
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string file(reinterpret_cast<char*>(out), bytes);
-  std::free(out);
-  return file;
-}
-
 // `format` is one of libpng's PNG_FORMAT_*, and `pixels` are in it.
 inline std::string Png(const void* pixels, ImageSize size, std::uint32_t format) {
   png_image info{};
@@ -73,9 +48,11 @@ inline std::string Png(const RgbImage& image) {
   return Png(image.pixels.data(), image.size, PNG_FORMAT_RGB);
 }
 
-// `components` of `space` a pixel. `scans` is the script of a progressive file; empty: baseline.
-inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int components,
-                        J_COLOR_SPACE space, const std::vector<jpeg_scan_info>& scans = {}) {
+// `row_of(y)` gives the first of a row's samples, `components` of `space` a pixel. `scans` is the
+// script of a progressive file; empty: baseline.
+template <typename RowOf>
+std::string EncodeJpeg(ImageSize size, int components, J_COLOR_SPACE space,
+                       const std::vector<jpeg_scan_info>& scans, RowOf row_of) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -95,7 +72,7 @@ inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int componen
   }
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
-    auto* row = const_cast<JSAMPROW>(pixels + info.next_scanline * size.width * components);
+    auto* row = const_cast<JSAMPROW>(row_of(info.next_scanline));
     jpeg_write_scanlines(&info, &row, 1);
   }
   jpeg_finish_compress(&info);
@@ -103,6 +80,18 @@ inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int componen
   std::string file(reinterpret_cast<char*>(out), bytes);
   std::free(out);
   return file;
+}
+
+inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int components,
+                        J_COLOR_SPACE space, const std::vector<jpeg_scan_info>& scans = {}) {
+  return EncodeJpeg(size, components, space, scans,
+                    [&](JDIMENSION y) { return pixels + y * size.width * components; });
+}
+
+// Of any size with little memory: a row is written again and again.
+inline std::string OneColourJpeg(ImageSize size, std::uint8_t grey) {
+  const std::vector<std::uint8_t> row(static_cast<std::size_t>(size.width), grey);
+  return EncodeJpeg(size, 1, JCS_GRAYSCALE, {}, [&row](JDIMENSION) { return row.data(); });
 }
 
 // A grey progressive image of `scans` scans, from 1 to 64: one for each coefficient, and one for
