@@ -30,7 +30,7 @@ done
 if [ -z "$programs" ]; then
   "$repo/deploy/setup.sh" --book
   build OFF ddprun ddprun-rendezvous ddpctl train
-  programs=$repo/build/bin
+  programs=$build_folder/bin
 fi
 [ -x "$book_environment/bin/mkdocs" ] || die "mkdocs-material is not installed; run deploy/setup.sh --book"
 export DDPRUN_BOOK_PROGRAMS=$programs NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1

@@ -4,7 +4,11 @@
 # Sourced by the other scripts: where things are, and how to say that something is wrong.
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-torch_version=2.11.0
+# Every version that train and libddprun are built for, each with a list in deploy/torch/; the last is taken unless told otherwise.
+torch_versions=(2.11.0 2.12.1 2.13.0 2.14.1 2.15.0)
+torch_wanted=${DDPRUN_TORCH_VERSION:-} # empty: any of them, or a newer one
+torch_version=${torch_wanted:-${torch_versions[-1]}}
+build_folder=$repo/build${torch_wanted:+/torch-${torch_wanted%.*}}
 cache=${DDPRUN_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ddprun}
 book_environment=$cache/book
 
@@ -14,10 +18,14 @@ die() {
   exit 1
 }
 
-# Whether $1 is a Python whose torch is at least $torch_version and built for CUDA; prints the folder of that torch.
+[[ " ${torch_versions[*]} " == *" $torch_version "* ]] ||
+  die "DDPRUN_TORCH_VERSION is $torch_version, which deploy/torch/ has no list of; name one of ${torch_versions[*]}, or a Python" \
+    "that has another torch: DDPRUN_PYTHON"
+
+# Whether $1 is a Python whose torch is built for CUDA and of a version that will do; prints the folder of that torch.
 # Reads torch/version.py instead of importing torch, which takes seconds.
 torch_dir_of() {
-  "$1" - "$torch_version" <<'PY' 2>/dev/null
+  "$1" - "${torch_versions[0]}" "$torch_wanted" <<'PY' 2>/dev/null
 import importlib.util, os, re, sys
 spec = importlib.util.find_spec("torch")
 if spec is None or not spec.submodule_search_locations:
@@ -26,7 +34,8 @@ folder = list(spec.submodule_search_locations)[0]
 scope = {}
 exec(open(os.path.join(folder, "version.py")).read(), scope)
 number = lambda text: [int(n) for n in re.findall(r"\d+", text.split("+")[0])[:3]]
-if number(scope["__version__"]) < number(sys.argv[1]) or not scope.get("cuda"):
+found, wanted = number(scope["__version__"]), number(sys.argv[2])
+if found < number(sys.argv[1]) or (wanted and found[:2] != wanted[:2]) or not scope.get("cuda"):
     sys.exit(1)
 print(folder)
 PY
@@ -49,43 +58,63 @@ find_python() {
   return 1
 }
 
+# The version of CUDA that the torch in folder $1 is built for, for instance 13.2.
+cuda_of() { sed -n "s/^cuda[^=]*= '\([0-9]*\.[0-9]*\).*/\1/p" "$1/version.py"; }
+
 # The folder that has crt/host_defines.h and nv/target: beside the torch in folder $1, or in the cache. Nothing if there
 # is none.
 find_cuda_headers() {
   local folder
-  for folder in "$1"/../nvidia/*/include "$cache"/cuda-headers/nvidia/*/include; do
+  for folder in "$1"/../nvidia/*/include "$cache/cuda-headers-$(cuda_of "$1")"/nvidia/*/include; do
     [ -e "$folder/crt/host_defines.h" ] && [ -e "$folder/nv/target" ] && echo "$folder" && return
   done
   return 0
 }
 
-# Configures build/, with tests or not (ON or OFF).
+# Configures $build_folder, with tests or not (ON or OFF).
 configure() {
   local with_tests=$1 python torch_dir
-  mkdir -p "$repo/build"
+  mkdir -p "$build_folder"
   # A build folder that has the tests keeps them: only what is asked for is built either way.
-  if grep -qs '^DDPRUN_WITH_TESTS:[A-Z]*=ON$' "$repo/build/CMakeCache.txt"; then with_tests=ON; fi
-  python=$(find_python) || die "no Python with torch >= $torch_version was found; run deploy/setup.sh"
+  if grep -qs '^DDPRUN_WITH_TESTS:[A-Z]*=ON$' "$build_folder/CMakeCache.txt"; then with_tests=ON; fi
+  python=$(find_python) || die "no Python with torch ${torch_wanted:->= ${torch_versions[0]}} was found; run deploy/setup.sh"
   torch_dir=$(torch_dir_of "$python")
-  cmake -S "$repo" -B "$repo/build" -G Ninja -DDDPRUN_TORCH_DIR="$torch_dir" -DDDPRUN_PYTHON="$python" \
+  cmake -S "$repo" -B "$build_folder" -G Ninja -DDDPRUN_TORCH_DIR="$torch_dir" -DDDPRUN_PYTHON="$python" \
     -DDDPRUN_CUDA_EXTRA_INCLUDE_DIR="$(find_cuda_headers "$torch_dir")" \
-    -DDDPRUN_WITH_TESTS="$with_tests" >"$repo/build/configure.log" 2>&1 || {
-    cat "$repo/build/configure.log" >&2
+    -DDDPRUN_WITH_TESTS="$with_tests" >"$build_folder/configure.log" 2>&1 || {
+    cat "$build_folder/configure.log" >&2
     die "configuring failed; the lines above say why"
   }
+  # A torch that nobody has tried: CMake's line on it, among many others.
+  sed -n 's/^-- \(LibTorch .* is newer than .*\)/ddprun: \1/p' "$build_folder/configure.log" >&2
 }
 
 # Builds the targets that are named; all if none is named.
 compile() {
   local target targets=()
   for target in "$@"; do targets+=(--target "$target"); done
-  cmake --build "$repo/build" "${targets[@]}"
+  cmake --build "$build_folder" "${targets[@]}"
 }
 
-# Configures build/ and builds the targets named after the first argument (ON or OFF: with tests); all if none named.
+# Configures $build_folder and builds the targets named after the first argument (ON or OFF: with tests); all if none named.
 build() {
   configure "$1"
   compile "${@:2}"
+}
+
+# Builds what is made for one LibTorch, train and libddprun, for each other version that there is a list for: in build/torch-2.11
+# and so on, where the scripts that pack find it.
+build_every_torch() {
+  local version own
+  own=$(sed -n "s/^__version__ *= *'\([0-9]*\.[0-9]*\).*/\1/p" "$(torch_dir_of "$(find_python)")/version.py")
+  for version in "${torch_versions[@]}"; do
+    [ "${version%.*}" != "$own" ] || continue
+    say "building train and libddprun for torch $version"
+    env -u DDPRUN_PYTHON DDPRUN_TORCH_VERSION="$version" bash -euo pipefail -c '
+      "$1/deploy/setup.sh"
+      . "$1/deploy/common.sh"
+      build OFF train ddprun_library' - "$repo"
+  done
 }
 
 # Reads the arguments of a script that packs: --output PATH, --build FOLDER, and words that stand in $1. Sets `output`, `folder`

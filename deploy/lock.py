@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes deploy/requirements-*.txt anew: every package that setup.sh installs by pip, with its version and the SHA-256 of
-each file that pip may take, for CPython 3.11 and 3.12 on x86_64 and aarch64. pip refuses any other file.
+"""Writes deploy/requirements-*.txt and deploy/torch/*.txt anew: every package that setup.sh installs by pip, with its version and
+the SHA-256 of each file that pip may take, for CPython 3.11 and 3.12 on x86_64 and aarch64. pip refuses any other file.
 
     python3 deploy/lock.py [LIST...]
 
-asks pip's own resolver what it would install (nothing is downloaded but metadata). Run it after a change below, read the
-difference, and run deploy/test.sh. With names of lists (requirements-book.txt) it writes those alone, and the other lists
-stay as they are.
+asks pip's own resolver what it would install (nothing is downloaded but metadata). Run it after a change below or of the
+versions of torch in deploy/common.sh, read the difference, and run deploy/test.sh. With names of lists (torch/2.15.0.txt) it
+writes those alone, and the other lists stay as they are.
 """
 
 import json
@@ -18,20 +18,21 @@ import sys
 import tempfile
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-TORCH = re.search(r"^torch_version=(\S+)", (FOLDER / "common.sh").read_text(), re.MULTILINE).group(1)
-# CUDA's headers that torch does not ask for, of the CUDA that it was built with.
-CUDA = "13.0"
+TORCHES = re.search(r"^torch_versions=\(([^)]*)\)", (FOLDER / "common.sh").read_text(), re.MULTILINE).group(1).split()
+# Each has all that its packages depend on. The last version comes first, since other lists have its versions.
 LISTS = {
-    "requirements-torch.txt": [f"torch=={TORCH}"],
-    "requirements-cuda-headers.txt": [f"nvidia-cuda-crt=={CUDA}.*", f"nvidia-cuda-cccl=={CUDA}.*"],
+    **{f"torch/{version}.txt": [f"torch=={version}"] for version in reversed(TORCHES)},
     "requirements-test.txt": [
         *("accelerate", "cloudpickle", "ipykernel", "numpy", "pillow", "pytest", "pytorch-lightning", "safetensors", "tensorboard"),
         "transformers",
     ],
     "requirements-book.txt": ["mkdocs-material"],
 }
-# Lists for an environment of their own: they have all that their packages depend on, also what other lists have.
-STANDALONE = {"requirements-book.txt"}
+# What the lists are whose versions a list must have; the tests' leaves out what those have, as it is installed beside them.
+NEWEST = f"torch/{TORCHES[-1]}.txt"
+BESIDE = {"requirements-test.txt": [NEWEST], "requirements-book.txt": [NEWEST, "requirements-test.txt"]}
+# CUDA's runtime headers include crt/*.h and nv/target, which are in these; torch asks for one of them at most.
+CUDA_HEADERS = ("nvidia-cuda-crt", "nvidia-cuda-cccl")
 # Debian 12 and Ubuntu 24.04; glibc 2.36 is the older one's.
 PYTHONS = ("3.11", "3.12")
 MACHINES = ("x86_64", "aarch64")
@@ -55,6 +56,12 @@ def resolve(wanted, constraints, python, machine, folder):
     return found
 
 
+def cuda_headers(packages):
+    """What to ask for beside torch: the headers of its CUDA that it does not bring."""
+    cuda = ".".join(packages["cuda-toolkit"][0].split(".")[:2])
+    return [f"{name}=={cuda}.*" for name in CUDA_HEADERS if name not in packages]
+
+
 def read(file):
     """{name: (version, {hashes})} of a list as it stands."""
     text = (FOLDER / file).read_text()
@@ -62,32 +69,37 @@ def read(file):
     return {name: (version, set(re.findall(r"[0-9a-f]{64}", hashes))) for name, version, hashes in packages}
 
 
+def lock(file, wanted):
+    """Writes one list."""
+    packages, locked = {}, {name: one for other in BESIDE.get(file, ()) for name, one in read(other).items()}
+    for python in PYTHONS:
+        for machine in MACHINES:
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                # All machines have the same versions.
+                constraints = folder / "constraints.txt"
+                constraints.write_text("".join(f"{name}=={version}\n" for name, (version, _) in {**locked, **packages}.items()))
+                found = resolve(wanted, constraints, python, machine, folder)
+                if file.startswith("torch/") and (headers := cuda_headers(found)):
+                    wanted = [*wanted, *headers]
+                    found = resolve(wanted, constraints, python, machine, folder)
+                for name, (version, digest) in found.items():
+                    packages.setdefault(name, (version, set()))[1].add(digest)
+    text = "# SPDX-License-Identifier: Apache-2.0\n# Made by deploy/lock.py. Wanted: " + ", ".join(wanted) + "\n"
+    for name, (version, digests) in sorted(packages.items()):
+        if name not in locked or file != "requirements-test.txt":
+            text += " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in sorted(digests))]) + "\n"
+    (FOLDER / file).parent.mkdir(exist_ok=True)
+    (FOLDER / file).write_text(text)
+
+
 def main():
     wanted_lists = sys.argv[1:] or list(LISTS)
     if unknown := set(wanted_lists) - set(LISTS):
         sys.exit(f"deploy/lock.py: no such list: {', '.join(sorted(unknown))}; the lists are {', '.join(LISTS)}")
-    locked = {}  # name -> (version, {hashes}), of the lists so far
-    for file, wanted in LISTS.items():
-        if file not in wanted_lists:
-            locked.update(read(file))
-            continue
-        packages = {}
-        for python in PYTHONS:
-            for machine in MACHINES:
-                with tempfile.TemporaryDirectory() as temporary:
-                    # All lists and all machines have the same versions.
-                    constraints = pathlib.Path(temporary) / "constraints.txt"
-                    constraints.write_text("".join(f"{name}=={version}\n" for name, (version, _) in {**locked, **packages}.items()))
-                    for name, (version, digest) in resolve(wanted, constraints, python, machine, pathlib.Path(temporary)).items():
-                        packages.setdefault(name, (version, set()))[1].add(digest)
-        # What torch brings is not listed again for the tests: it is there.
-        text = "# SPDX-License-Identifier: Apache-2.0\n# Made by deploy/lock.py. Wanted: " + ", ".join(wanted) + "\n"
-        for name, (version, digests) in sorted(packages.items()):
-            if name in locked and file not in STANDALONE:
-                continue
-            text += " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in sorted(digests))]) + "\n"
-        (FOLDER / file).write_text(text)
-        locked.update(packages)
+    for file in LISTS:
+        if file in wanted_lists:
+            lock(file, LISTS[file])
 
 
 if __name__ == "__main__":

@@ -7,5 +7,5 @@ set -euo pipefail
 
 "$repo/deploy/setup.sh"
 build OFF
-exec "$repo/build/bin/ddprun" --standalone --nproc-per-node 2 train \
-  --config "$repo/deploy/configs/netresdeep-fashion-mnist.yaml" --output-dir "$repo/build/quickstart" "$@"
+exec "$build_folder/bin/ddprun" --standalone --nproc-per-node 2 train \
+  --config "$repo/deploy/configs/netresdeep-fashion-mnist.yaml" --output-dir "$build_folder/quickstart" "$@"

@@ -2,28 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what ddprun needs: system packages, LibTorch from the PyPI wheel into a per-user cache (4.7 GB, shared by
 # all clones), the Fashion-MNIST images. Safe to repeat; a second run takes a second or two. Of Python's packages only the
-# files are taken whose SHA-256 stands in deploy/requirements-*.txt (deploy/lock.py writes those).
+# files are taken whose SHA-256 stands in deploy/requirements-*.txt or deploy/torch/*.txt (deploy/lock.py writes those).
 #
-#   deploy/setup.sh           what building and running need
-#   deploy/setup.sh --test    what the tests need as well
-#   deploy/setup.sh --book    what deploy/book.sh needs as well (mkdocs-material, 160 MB)
+#   deploy/setup.sh                   what building and running need
+#   deploy/setup.sh --test            what the tests need as well
+#   deploy/setup.sh --book            what deploy/book.sh needs as well (mkdocs-material, 160 MB)
+#   deploy/setup.sh --torch 2.11.0    with another torch than the latest that deploy/common.sh names
 #
-# Environment: DDPRUN_CACHE_DIR (default ~/.cache/ddprun), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use
-# instead of the wheel in the cache).
+# Environment: DDPRUN_CACHE_DIR (default ~/.cache/ddprun), DDPRUN_TORCH_VERSION (as --torch, and the other scripts build with
+# that version), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use instead of the wheel in the cache).
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 with_tests=0 with_book=0
-case "${1:-}" in
-  "") ;;
-  --test) with_tests=1 with_book=1 ;;
-  --book) with_book=1 ;;
-  -h | --help)
-    sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-    exit 0
-    ;;
-  *) die "unknown argument '$1'; deploy/setup.sh takes --test, --book or nothing" ;;
-esac
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --test) with_tests=1 with_book=1 ;;
+    --book) with_book=1 ;;
+    --torch)
+      export DDPRUN_TORCH_VERSION=${2:?deploy/setup.sh: --torch needs a version after it, for instance 2.11.0}
+      shift
+      ;;
+    -h | --help)
+      sed -n '3,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *)
+      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book and --torch VERSION" >&2
+      exit 1
+      ;;
+  esac
+  shift
+done
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Prints the packages of section $1 of deploy/packages.txt.
 packages_of() { sed -n "/^\[$1\]\$/,/^\[/{/^[^#[]/p}" "$repo/deploy/packages.txt"; }
@@ -91,42 +101,44 @@ install_locked() { # PYTHON LIST [arguments of pip install]
   local python=$1 list=$2
   shift 2
   "$python" -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: --no-deps "$@" \
-    -r "$repo/deploy/$list"
+    -r "$list"
 }
 
 install_torch() {
   find_python >/dev/null && return
   [ -z "${DDPRUN_PYTHON:-}" ] ||
-    die "DDPRUN_PYTHON=$DDPRUN_PYTHON has no torch >= $torch_version for CUDA; unset it to have one installed"
+    die "DDPRUN_PYTHON=$DDPRUN_PYTHON has no torch ${torch_wanted:->= ${torch_versions[0]}} for CUDA; unset it to have one installed"
   local free
   free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1048576) }')
   [ "$free" -ge 9 ] || die "$cache has $free GB free and LibTorch needs 9 while it installs; set DDPRUN_CACHE_DIR"
   say "installing LibTorch $torch_version into $cache (2.5 GB to download, once)"
   # Debian's own python3 and not some other one found first: its venv is what the packages above install.
   make_environment /usr/bin/python3 "$cache/torch-$torch_version"
-  install_locked "$cache/torch-$torch_version/bin/python" requirements-torch.txt ||
+  install_locked "$cache/torch-$torch_version/bin/python" "$repo/deploy/torch/$torch_version.txt" ||
     die "pip could not install torch $torch_version (its lines above say why); check the network, or point DDPRUN_PYTHON" \
       "at a Python that has it"
   find_python >/dev/null || die "torch $torch_version was installed but is not usable; remove $cache and try again"
 }
 
-# CUDA's runtime headers include crt/*.h and nv/target, which NVIDIA ships in two packages that torch does not ask for.
+# CUDA's runtime headers include crt/*.h and nv/target, which NVIDIA ships in two packages that torch does not ask for: an
+# environment of ours has them, a user's own Python mostly not.
 install_cuda_headers() {
-  local python torch_dir cuda
+  local python torch_dir cuda list
   python=$(find_python)
   torch_dir=$(torch_dir_of "$python")
   [ -z "$(find_cuda_headers "$torch_dir")" ] || return 0
-  cuda=$(sed -n "s/^cuda[^=]*= '\([0-9]*\.[0-9]*\).*/\1/p" "$torch_dir/version.py")
-  if ! grep -q "^nvidia-cuda-crt==$cuda\." "$repo/deploy/requirements-cuda-headers.txt"; then
-    say "$python has torch for CUDA $cuda, of which deploy/requirements-cuda-headers.txt has no headers: train will be" \
-      "built without GPU support, unless you install them: pip install --no-deps --target $cache/cuda-headers" \
+  cuda=$(cuda_of "$torch_dir")
+  list=$(grep -ls "^nvidia-cuda-crt==$cuda\." "$repo"/deploy/torch/*.txt | head -n 1) || true
+  if [ -z "$list" ]; then
+    say "$python has torch for CUDA $cuda, of which deploy/torch/ has no headers: train will be built without GPU support," \
+      "unless you install them: pip install --no-deps --target $cache/cuda-headers-$cuda" \
       "nvidia-cuda-crt==$cuda.* nvidia-cuda-cccl==$cuda.*"
     return
   fi
   say "installing the headers of CUDA $cuda that torch does not bring"
-  rm -rf "$cache/cuda-headers"
+  rm -rf "$cache/cuda-headers-$cuda"
   # One call for both: pip replaces the folder that two packages share with that of the one it installed last.
-  install_locked "$python" requirements-cuda-headers.txt --target "$cache/cuda-headers" &&
+  install_locked "$python" <(sed -nE '/^nvidia-cuda-(crt|cccl)==/,/[^\]$/p' "$list") --target "$cache/cuda-headers-$cuda" &&
     [ -n "$(find_cuda_headers "$torch_dir")" ] ||
     say "CUDA $cuda's headers crt/ and nv/target could not be installed: train will be built without GPU support"
 }
@@ -144,7 +156,7 @@ install_test_tools() {
     python=$cache/tools/bin/python
   fi
   say "installing the tests' Python packages"
-  install_locked "$python" requirements-test.txt ||
+  install_locked "$python" "$repo/deploy/requirements-test.txt" ||
     die "pip could not install deploy/requirements-test.txt (its lines above say why); check the network"
 }
 
@@ -155,7 +167,7 @@ install_book_tools() {
   say "installing mkdocs-material into $book_environment"
   rm -f "$book_environment/.ddprun-made"
   make_environment /usr/bin/python3 "$book_environment"
-  install_locked "$book_environment/bin/python" requirements-book.txt ||
+  install_locked "$book_environment/bin/python" "$list" ||
     die "pip could not install deploy/requirements-book.txt (its lines above say why); check the network"
   cp "$list" "$book_environment/.installed"
 }

@@ -6,7 +6,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-records=$repo/build/test-report phases=() begun=$SECONDS
+records=$build_folder/test-report phases=() begun=$SECONDS
 phase() { # NAME: of what has ended
   phases+=("$1 $((SECONDS - begun)) s")
   begun=$SECONDS
@@ -52,7 +52,7 @@ python3 "$repo/tests/ci_report.py" calibrate "$records"
 printf '{"version": {"major": 1, "minor": 0}, "local": [{"cpus": [{"id": "0", "slots": %d}]}]}\n' "$(nproc)" \
   >"$records/resources.json"
 code=0
-ctest --test-dir "$repo/build" --output-on-failure --no-tests=error --parallel "$(($(nproc) + 1))" \
+ctest --test-dir "$build_folder" --output-on-failure --no-tests=error --parallel "$(($(nproc) + 1))" \
   --resource-spec-file "$records/resources.json" --output-junit "$records/junit.xml" --test-output-size-passed 1000000 "$@" ||
   code=$?
 phase tests

@@ -5,7 +5,13 @@
 # every program load CUDA. Here
 #   ddprun_torch       is the CPU half (libtorch_cpu, libc10): a CPU run maps no CUDA library of LibTorch's,
 #   ddprun_torch_cuda  adds the CUDA half and NCCL; absent where the torch found has no CUDA.
-# Where deploy/setup.sh installs it (deploy/common.sh has the same rule).
+# The versions that this was tried with, oldest first; deploy/setup.sh installs the last one (deploy/common.sh has the same rule).
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/deploy/common.sh")
+file(STRINGS "${PROJECT_SOURCE_DIR}/deploy/common.sh" known_torches REGEX "^torch_versions=")
+string(REGEX MATCHALL "[0-9]+\\.[0-9]+\\.[0-9]+" known_torches "${known_torches}")
+set(DDPRUN_KNOWN_TORCHES "${known_torches}" CACHE INTERNAL "")
+list(GET known_torches 0 oldest_torch)
+list(GET known_torches -1 newest_torch)
 set(ddprun_cache "$ENV{DDPRUN_CACHE_DIR}")
 if(NOT ddprun_cache AND DEFINED ENV{XDG_CACHE_HOME})
   set(ddprun_cache "$ENV{XDG_CACHE_HOME}/ddprun")
@@ -16,7 +22,7 @@ if(NOT DDPRUN_TORCH_DIR)
   if(DEFINED ENV{DDPRUN_TORCH_DIR})
     set(default_torch_dir "$ENV{DDPRUN_TORCH_DIR}")
   else()
-    file(GLOB default_torch_dir "${ddprun_cache}/torch-2.11.0/lib/python3*/site-packages/torch")
+    file(GLOB default_torch_dir "${ddprun_cache}/torch-${newest_torch}/lib/python3*/site-packages/torch")
   endif()
   set(DDPRUN_TORCH_DIR "${default_torch_dir}" CACHE PATH "The installed torch package: a folder with include/ and lib/" FORCE)
 endif()
@@ -27,6 +33,16 @@ if(NOT EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cpu.so")
     "everything but the training program.")
 endif()
 
+# What was found beside another LibTorch belongs to that one.
+if(NOT DDPRUN_TORCH_DIR STREQUAL DDPRUN_TORCH_DIR_BEFORE)
+  if(DDPRUN_TORCH_DIR_BEFORE)
+    foreach(found CUDA_INCLUDE_DIR NCCL_INCLUDE_DIR CUDA_CCCL_INCLUDE_DIR CUDART_LIBRARY NCCL_LIBRARY NVRTC_LIBRARY)
+      unset(DDPRUN_${found} CACHE)
+    endforeach()
+  endif()
+  set(DDPRUN_TORCH_DIR_BEFORE "${DDPRUN_TORCH_DIR}" CACHE INTERNAL "")
+endif()
+
 # The wheel states its version in version.py, the archive in build-version.
 if(EXISTS "${DDPRUN_TORCH_DIR}/version.py")
   file(STRINGS "${DDPRUN_TORCH_DIR}/version.py" torch_version REGEX "^__version__ *=")
@@ -34,9 +50,15 @@ else()
   file(STRINGS "${DDPRUN_TORCH_DIR}/build-version" torch_version LIMIT_COUNT 1)
 endif()
 string(REGEX MATCH "[0-9]+\\.[0-9]+(\\.[0-9]+)?" torch_version "${torch_version}")
-if(torch_version VERSION_LESS 2.11)
-  message(FATAL_ERROR "LibTorch in ${DDPRUN_TORCH_DIR} is version ${torch_version}; 2.11 or newer is needed. "
-                      "Run deploy/setup.sh, which installs 2.11.0.")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" torch_minor_version "${torch_version}")
+set(DDPRUN_TORCH_MINOR "${torch_minor_version}" CACHE INTERNAL "")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" newest_torch_minor "${newest_torch}")
+if(torch_version VERSION_LESS oldest_torch)
+  message(FATAL_ERROR "LibTorch in ${DDPRUN_TORCH_DIR} is version ${torch_version}; ${oldest_torch} or newer is needed. "
+                      "Run deploy/setup.sh, which installs ${newest_torch}.")
+elseif(torch_minor_version VERSION_GREATER newest_torch_minor)
+  message(STATUS "LibTorch ${torch_version} is newer than any that ddprun was tried with (${oldest_torch} to ${newest_torch}); if it "
+                 "does not build, use one of those, or mend worker/base/torch_versions.h, where the versions differ")
 endif()
 
 # Our C++ passes std::string to LibTorch, so both must have been built with the C++11 ABI.
@@ -69,7 +91,12 @@ foreach(dir ${nvidia_library_dirs} "${DDPRUN_TORCH_DIR}/lib")
 endforeach()
 
 set(DDPRUN_TORCH_HAS_CUDA OFF)
-file(GLOB extra_include_dirs LIST_DIRECTORIES true "${ddprun_cache}/cuda-headers/nvidia/*/include")
+set(torch_cuda "")
+if(EXISTS "${DDPRUN_TORCH_DIR}/version.py")
+  file(STRINGS "${DDPRUN_TORCH_DIR}/version.py" torch_cuda REGEX "^cuda")
+  string(REGEX MATCH "[0-9]+\\.[0-9]+" torch_cuda "${torch_cuda}")
+endif()
+file(GLOB extra_include_dirs LIST_DIRECTORIES true "${ddprun_cache}/cuda-headers-${torch_cuda}/nvidia/*/include")
 if(DDPRUN_WITH_CUDA AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
   find_path(DDPRUN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
             DOC "CUDA's headers; no toolkit is needed")

@@ -114,6 +114,12 @@ def torch_folder():
     return re.search(r"^DDPRUN_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1]
 
 
+def torch_minor():
+    """Major and minor version of the build's LibTorch, "2.15"."""
+    text = (pathlib.Path(torch_folder()) / "version.py").read_text()
+    return re.search(r"^__version__ *= *['\"](\d+\.\d+)", text, re.MULTILINE)[1]
+
+
 def wait_for(what, question, timeout=60):
     """The first true answer, within so many seconds; one that never comes fails the test."""
     deadline = time.monotonic() + timeout

@@ -2,9 +2,12 @@
 """The scripts in deploy/: what they say when something is not there."""
 
 import os
+import pathlib
+import re
+import sys
 
 import pytest
-from conftest import REPO, TRAIN, clean_environment, kept_cache, run
+from conftest import REPO, TRAIN, clean_environment, kept_cache, run, torch_folder
 
 SETUP = REPO / "deploy" / "setup.sh"
 FETCH = REPO / "deploy" / "fetch-data.sh"
@@ -50,6 +53,50 @@ def test_a_python_without_torch_is_refused_by_name(tmp_path):
     done = run([SETUP], env=clean_environment(DDPRUN_PYTHON=str(tmp_path / "python-without")))
     assert done.returncode == 1
     assert "python-without" in done.stderr and "torch" in done.stderr
+
+
+def test_a_version_of_torch_that_has_no_list_is_refused():
+    for done in (run([SETUP, "--torch", "2.10.0"]), run([SETUP], env=clean_environment(DDPRUN_TORCH_VERSION="2.10.0"))):
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+        assert "DDPRUN_TORCH_VERSION is 2.10.0" in done.stderr and "2.11.0" in done.stderr and "DDPRUN_PYTHON" in done.stderr
+    assert "--torch needs a version after it" in run([SETUP, "--torch"]).stderr
+
+
+@pytest.fixture
+def python_with_torch(tmp_path):
+    """Makes a Python whose torch is the build's, but says that it is of another version."""
+
+    def make(version):
+        torch = pathlib.Path(torch_folder())
+        site = tmp_path / "site"
+        (site / "torch").mkdir(parents=True)
+        for name in ("include", "lib", "__init__.py"):
+            (site / "torch" / name).symlink_to(torch / name)
+        (site / "nvidia").symlink_to(torch.parent / "nvidia")
+        text = re.sub(r"(?m)^__version__ = .*", f"__version__ = '{version}'", (torch / "version.py").read_text())
+        (site / "torch" / "version.py").write_text(text)
+        fake(tmp_path, "python", f'PYTHONPATH={site} exec {sys.executable} "$@"\n')
+        return tmp_path / "python"
+
+    return make
+
+
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
+def test_a_torch_that_nobody_has_tried_is_used_and_one_line_says_so(python_with_torch, tmp_path):
+    configure = f'. {REPO}/deploy/common.sh; build_folder={tmp_path}/build; configure OFF'
+    env = clean_environment(DDPRUN_PYTHON=str(python_with_torch("2.99.0+cu132")), **kept_cache())
+    done = run(["bash", "-c", configure], env=env)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "newer than any that ddprun was tried with" in line]
+    assert len(said) == 1 and said[0].startswith("ddprun: LibTorch 2.99.0 is newer"), done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
+def test_another_torch_than_the_one_that_was_asked_for_is_not_used(python_with_torch, tmp_path):
+    newest = re.search(r"(\S+)\)$", (REPO / "deploy" / "common.sh").read_text().split("torch_versions=")[1].splitlines()[0])[1]
+    env = clean_environment(DDPRUN_PYTHON=str(python_with_torch("2.12.0+cu130")), DDPRUN_TORCH_VERSION=newest)
+    done = run([SETUP], env=env)
+    assert done.returncode == 1 and f"has no torch {newest} for CUDA" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("script", [SETUP, FETCH])

@@ -9,7 +9,8 @@ from conftest import REPO
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LISTS = sorted((REPO / "deploy").glob("requirements-*.txt"))
+TORCHES = re.search(r"^torch_versions=\(([^)]*)\)", (REPO / "deploy" / "common.sh").read_text(), re.MULTILINE)[1].split()
+LISTS = [*sorted((REPO / "deploy").glob("requirements-*.txt")), *sorted((REPO / "deploy" / "torch").iterdir())]
 BOOK = REPO / "deploy" / "requirements-book.txt"  # for an environment of its own
 
 
@@ -17,25 +18,22 @@ def versions_in(path):
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", path.read_text(), re.MULTILINE))
 
 
-def locked():
-    """{name: version} of all lists of the one environment."""
-    found = {}
-    for path in LISTS:
-        if path != BOOK:
-            for name, version in versions_in(path).items():
-                assert name not in found, f"{name} is in two lists"
-                found[name] = version
+def locked(torch):
+    """{name: version} of all lists of an environment with that torch."""
+    found = versions_in(REPO / "deploy" / "torch" / f"{torch}.txt")
+    for name, version in versions_in(REPO / "deploy" / "requirements-test.txt").items():
+        assert name not in found or torch != TORCHES[-1], f"{name} is in two lists"
+        found[name] = version
     return found
 
 
 def test_there_are_lists_for_all_that_is_installed():
-    assert [path.name for path in LISTS] == [
-        *("requirements-book.txt", "requirements-cuda-headers.txt", "requirements-test.txt", "requirements-torch.txt")
-    ]
+    names = ["requirements-book.txt", "requirements-test.txt", *(f"{torch}.txt" for torch in TORCHES)]
+    assert [path.name for path in LISTS] == names
 
 
 def test_the_book_has_the_other_lists_versions():
-    others = locked()
+    others = locked(TORCHES[-1])
     assert {name: others.get(name, version) for name, version in versions_in(BOOK).items()} == versions_in(BOOK)
 
 
@@ -50,9 +48,11 @@ def test_each_package_has_a_version_and_whole_hashes(path):
         assert hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), package
 
 
-def test_torch_is_the_one_that_the_scripts_look_for():
-    version = re.search(r"^torch_version=(\S+)", (REPO / "deploy" / "common.sh").read_text(), re.MULTILINE).group(1)
-    assert locked()["torch"] == version
+@pytest.mark.parametrize("torch", TORCHES)
+def test_a_list_of_torch_brings_that_one_and_the_headers_of_its_cuda(torch):
+    versions = versions_in(REPO / "deploy" / "torch" / f"{torch}.txt")
+    cuda = ".".join(versions["cuda-toolkit"].split(".")[:2])
+    assert versions["torch"] == torch and versions["nvidia-cuda-crt"].startswith(f"{cuda}.") and "nvidia-cuda-cccl" in versions
 
 
 def test_pip_is_called_with_hashes_and_without_dependencies_of_its_own_choice():
@@ -63,7 +63,8 @@ def test_pip_is_called_with_hashes_and_without_dependencies_of_its_own_choice():
 
 def test_the_lists_have_all_that_their_packages_depend_on():
     """pip is told to install no others: what is missing here would be missing there."""
-    versions, missing, seen = locked(), set(), 0
+    here = importlib.metadata.version("torch").split("+")[0]
+    versions, missing, seen = locked(here if here in TORCHES else TORCHES[-1]), set(), 0
     for name, version in versions.items():
         try:
             package = importlib.metadata.distribution(name)

@@ -22,6 +22,7 @@
 #include "worker/base/background_task.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
+#include "worker/base/torch_versions.h"
 #include "worker/distributed/device_agreement.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
@@ -166,7 +167,7 @@ class GroupWorld : public World {
     if (device_.is_cuda()) LoadAccelerator().SetDevice(device.cuda);
     backend_ = device.nccl ? MakeNccl(env, device.cuda, group_store, timeouts.set_up, name.group)
                            : MakeGlooInTime(env, group_store, timeouts.set_up, name.group);
-    backend_->setSequenceNumberForGroup();
+    SetSequenceNumber(*backend_);
     group_ = c10::make_intrusive<c10d::ProcessGroup>(group_store, env.rank, env.world_size);
     const BackendType type = device.nccl ? BackendType::NCCL : BackendType::GLOO;
     group_->setDefaultBackend(type);

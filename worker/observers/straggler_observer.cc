@@ -132,7 +132,9 @@ class StragglerObserver : public Observer {
     at::Tensor own = at::tensor({fastest.recent, fastest.lasting}, at::kLong);
     // It may end after --profile has: the profiler's record of it would be gone by then.
     const at::DisableRecordFunctionGuard not_profiled;
-    work_ = world_.group()->_allgather_base(all_, own);
+    std::vector<std::vector<at::Tensor>> by_rank = {all_.chunk(world_.size())};
+    std::vector<at::Tensor> owns = {own};
+    work_ = world_.group()->allgather(by_rank, owns);
   }
 
   void Judge() {

@@ -51,7 +51,7 @@ CastWeights::CastWeights(const NamedTensors& parameters, at::Device device, at::
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.requires_grad() || parameter.scalar_type() != at::kFloat) continue;
     const at::Tensor cast = at::autocast::cached_cast(type, parameter, parameter.device().type());
-    const auto gradient = std::make_shared<Gradient>(parameter, gather);
+    const NodePtr<Gradient> gradient = MakeNode<Gradient>(parameter, gather);
     torch::autograd::set_history(cast, gradient);
     if (gather) gathered_.push_back(gradient);
     parameters_.push_back(parameter);

@@ -12,9 +12,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "worker/base/torch_versions.h"
 #include "worker/optimizer/optimizer.h"
 
 namespace ddprun {
@@ -54,7 +54,7 @@ class CastWeights {
 
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> casts_;
-  std::vector<std::shared_ptr<Gradient>> gathered_;  // empty without `gather`
+  std::vector<NodePtr<Gradient>> gathered_;  // empty without `gather`
   bool optimizer_writes_ = false;
   std::uint64_t changes_ = 0;  // that the casts have
 };
