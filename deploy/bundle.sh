@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One tarball of at most 64 MB that runs on another Linux of the same kind of processor, with glibc 2.36 or newer and torch
-# 2.11 installed: ddprun, ddpctl, ddprun-rendezvous, train, and the libraries that are neither LibTorch's nor the C and C++
-# runtime's. Its README.md says how it is used.
+# One tarball of at most 64 MB that runs on another Linux of the same kind of processor, with glibc 2.36 or newer and the
+# version of torch installed that it was built with: ddprun, ddpctl, ddprun-rendezvous, train, and the libraries that are
+# neither LibTorch's nor the C and C++ runtime's. Its README.md says how it is used.
 #
-#   deploy/bundle.sh [--output FILE]    default: build/ddprun-VERSION-linux-PROCESSOR.tar.gz; .tar.xz is smaller
+#   deploy/bundle.sh [--output PATH]    a file, .tar.gz or .tar.xz, which is smaller; or a folder, where it is named
+#                                       ddprun-VERSION-linux-PROCESSOR-torchVERSION; default: build/
 #   --tests                 with gpu_test, for tests/gpu/run.sh (needs what deploy/setup.sh --test installs); by default a .tar.xz
 #   --with-fashion-mnist    with the images of Fashion-MNIST (30 MB), for a machine that has no network
 #   --build FOLDER          packs what is built there; sets nothing up and builds nothing
@@ -15,7 +16,7 @@ folder='' output='' tests=OFF ending=tar.gz pack=()
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help)
-      sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     --tests) tests=ON ending=tar.xz ;;
@@ -31,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -z "$folder" ]; then
-  folder=$repo/build
+  folder=$build_folder
   targets=(ddprun ddpctl ddprun-rendezvous ddprun-stacks train)
   if [ "$tests" = ON ]; then
     "$repo/deploy/setup.sh" --test
@@ -43,5 +44,4 @@ if [ -z "$folder" ]; then
 elif [ "$tests" = ON ] && [ ! -e "$folder/tests/gpu_test" ]; then
   die "$folder has no tests/gpu_test; build the target gpu_test there, or leave --tests out"
 fi
-version=$(sed -n 's/^project(ddprun VERSION \([^ ]*\).*/\1/p' "$repo/CMakeLists.txt")
-exec python3 "$repo/deploy/pack_bundle.py" "$folder" "${output:-$folder/ddprun-$version-linux-$(uname -m).$ending}" "${pack[@]}"
+exec python3 "$repo/deploy/pack_bundle.py" "$folder" "${output:-$folder}" --ending ".$ending" "${pack[@]}"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs what a build has made, and the libraries that it needs and that are neither LibTorch's nor the C and C++ runtime's.
 
-    pack_bundle.py BUILD_FOLDER OUTPUT.tar.gz|OUTPUT.tar.xz [--with-fashion-mnist]
+    pack_bundle.py BUILD_FOLDER OUTPUT [--ending .tar.gz|.tar.xz] [--with-fashion-mnist]
+    pack_bundle.py --builds BUILD_FOLDER        prints which versions of torch there are builds for: VERSION, tab, folder
 
 Called by deploy/bundle.sh, which says what is in it. Nothing is built here. The libraries are those that the loader finds
 for the programs (ldd), walked from DT_NEEDED to DT_NEEDED, so that what only LibTorch asks for stays out. Needs ldd, objdump
@@ -21,9 +22,10 @@ import tempfile
 REPO = pathlib.Path(__file__).resolve().parents[1]
 SIZE_MAX = 64 << 20
 # Where each program goes. train is opened by the script bin/train (deploy/bundle/train), which finds LibTorch for it; what
-# train and ddprun look for beside themselves is there by a link.
+# train looks for in the folder above its own is there by a link.
 IN_BIN = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "ddprun-metrics.so")
-IN_LIBEXEC = ("train", "ddprun-plot", "libddprun_cuda.so", "gpu_test")
+IN_LIBEXEC = ("ddprun-plot",)
+FOR_TORCH = ("train", "libddprun_cuda.so", "gpu_test")  # in libexec/torch-VERSION
 OPTIONAL = ("libddprun_cuda.so", "gpu_test")  # of a build without CUDA, or without tests
 LINKS = {"libexec/ddprun": "../bin/ddprun"}
 # Opened by name (launcher/placement/hwloc_topology.cc), so no DT_NEEDED leads to it.
@@ -131,7 +133,7 @@ def versions_of(packages):
 
 def archives_in(build):
     """The static libraries of the system that the packed programs were linked with."""
-    names = [f"bin/{name}" for name in (*IN_BIN, *IN_LIBEXEC) if (build / "bin" / name).exists()]
+    names = [f"bin/{name}" for name in (*IN_BIN, *IN_LIBEXEC, *FOR_TORCH) if (build / "bin" / name).exists()]
     names += [name for name in ("tests/gpu_test",) if (build / name).exists()]
     commands = output_of("cmake", "--build", build, "--", "-t", "commands", "-s", *names)
     return sorted(set(re.findall(r"/usr/lib\S+\.a\b", commands)))
@@ -176,9 +178,10 @@ def place(source, target, rpath):
 
 def place_programs(folder, build, torch_dir):
     """Copies them, and all their libraries; returns {name: path} of the libraries."""
+    for_torch = f"libexec/torch-{torch_version_of(build)}"
     sources = {f"bin/{name}": build / "bin" / name for name in IN_BIN}
     sources |= {f"libexec/{name}": build / "bin" / name for name in IN_LIBEXEC}
-    sources["libexec/gpu_test"] = build / "tests" / "gpu_test"
+    sources |= {f"{for_torch}/{name}": build / ("tests" if name == "gpu_test" else "bin") / name for name in FOR_TORCH}
     for target, source in list(sources.items()):
         if not source.exists():
             if source.name not in OPTIONAL:
@@ -188,10 +191,10 @@ def place_programs(folder, build, torch_dir):
     opened = opened_libraries()
     libraries |= opened | libraries_for(opened.values(), torch_dir)[0]
     # Not made shorter: `torch` is a link, and `torch/..` is where it leads to.
-    torch = [f"$ORIGIN/../torch/{part}" for part in sorted(torch_side, reverse=True)]
+    torch = [f"$ORIGIN/../../torch/{part}" for part in sorted(torch_side, reverse=True)]
     for target, source in sources.items():
-        uses_torch = target.startswith("libexec/")
-        place(source, folder / target, ["$ORIGIN/../lib", *(torch if uses_torch else ())])
+        rpath = ["$ORIGIN/../../lib", *torch] if target.startswith(for_torch) else ["$ORIGIN/../lib"]
+        place(source, folder / target, rpath)
     for name, path in libraries.items():
         place(path, folder / "lib" / name, ["$ORIGIN"])
     for link, leads_to in LINKS.items():
@@ -251,16 +254,26 @@ def torch_dir_of(build):
     return pathlib.Path(match[1])
 
 
+def torch_version_of(build):
+    """Major and minor: C++ has no stable interface from one to another."""
+    text = (torch_dir_of(build) / "version.py").read_text()
+    return re.search(r"^__version__ *= *['\"](\d+\.\d+)", text, re.MULTILINE)[1]
+
+
+def builds_by_torch(build):
+    """{version of torch: build folder}, oldest first: this one, and those for other versions in it (common.sh: build_for_torch)."""
+    found = {torch_version_of(folder): folder for folder in [*build.glob("torch-*"), build] if (folder / "bin" / "train").exists()}
+    return dict(sorted(found.items(), key=lambda pair: [int(number) for number in pair[0].split(".")]))
+
+
 def make_folder(folder, build, with_fashion_mnist):
     torch_dir = torch_dir_of(build)
-    torch_version = ".".join(re.findall(r"\d+", output_of("sed", "-n", "/^__version__/p", torch_dir / "version.py"))[:2])
     folder.mkdir(parents=True)
     libraries = place_programs(folder, build, torch_dir)
     write_licences(folder, build, libraries, [("data/fashion-mnist", FASHION_MNIST_PACKAGE)] if with_fashion_mnist else [])
     copy_scripts(folder)
-    facts = describe(folder, torch_version)
-    wrapper = (REPO / "deploy" / "bundle" / "train").read_text().replace("needed=2.11", f"needed={torch_version}")
-    (folder / "bin" / "train").write_text(wrapper)
+    facts = describe(folder, torch_version_of(build))
+    shutil.copy(REPO / "deploy" / "bundle" / "train", folder / "bin" / "train")
     (folder / "bin" / "train").chmod(0o755)
     readme = (REPO / "deploy" / "bundle" / "README.md").read_text()
     for name, value in {**facts, "glibc": facts["needs"]["GLIBC"]}.items():
@@ -277,20 +290,27 @@ def make_folder(folder, build, with_fashion_mnist):
 
 
 def main():
+    if sys.argv[1:2] == ["--builds"]:
+        for version, folder in builds_by_torch(pathlib.Path(sys.argv[2]).resolve()).items():
+            print(version, folder, sep="\t")
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("output", type=pathlib.Path)
+    parser.add_argument("output", type=pathlib.Path, help="the file; or a folder, where it gets its name")
+    parser.add_argument("--ending", choices=[f".tar{one}" for one in COMPRESSORS], default=".tar.gz", help="of a file in a folder")
     parser.add_argument("--with-fashion-mnist", action="store_true")
     options = parser.parse_args()
     for program in ("patchelf", "strip", "objdump", "ldd"):
         shutil.which(program) or fail(f"{program} is not installed; deploy/setup.sh installs what deploy/packages.txt names")
-    if options.output.suffix not in COMPRESSORS:
+    is_folder = options.output.is_dir()
+    if not is_folder and options.output.suffix not in COMPRESSORS:
         fail(f"{options.output} must end in .tar.gz or .tar.xz, which says how it is compressed")
-    name = f"ddprun-{project_version()}-linux-{os.uname().machine}"
-    output = options.output.resolve()
+    build = options.build.resolve()
+    name = f"ddprun-{project_version()}-linux-{os.uname().machine}-torch{torch_version_of(build)}"
+    output = (options.output / f"{name}{options.ending}" if is_folder else options.output).resolve()
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ddprun-bundle-") as work:
-        make_folder(pathlib.Path(work) / name, options.build.resolve(), options.with_fashion_mnist)
+        make_folder(pathlib.Path(work) / name, build, options.with_fashion_mnist)
         part = output.with_name(f".{output.name}.part")
         with open(part, "wb") as file:
             archive = subprocess.Popen(["tar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", f"--mtime=@{commit_time()}",

@@ -22,10 +22,11 @@ SOURCE_DATE_EPOCH=$(git -C "$repo" log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
 if [ -z "$folder" ]; then
-  folder=$repo/build
+  folder=$build_folder
   [ "${kinds[*]}" = sources ] || {
     "$repo/deploy/setup.sh"
     build OFF
+    build_every_torch
   }
 fi
 output=${output:-$repo/build/release}
@@ -35,7 +36,7 @@ output=$(cd "$output" && pwd)
 for kind in "${kinds[@]}"; do
   case $kind in
     sources) git -C "$repo" archive --format=tar --prefix="ddprun-$version/" HEAD | gzip -9n >"$output/ddprun-$version.tar.gz" ;;
-    bundle) "$repo/deploy/bundle.sh" --build "$folder" --output "$output/ddprun-$version-linux-$(uname -m).tar.gz" ;;
+    bundle) "$repo/deploy/bundle.sh" --build "$folder" --output "$output" ;;
     wheel) "$repo/deploy/wheel.sh" --build "$folder" --output "$output" >/dev/null ;;
     deb) "$repo/deploy/deb.sh" --build "$folder" --output "$output" ;;
   esac

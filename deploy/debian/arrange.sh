@@ -5,6 +5,9 @@
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 root=$1 version=$2 build=$3 contact=$4
+# The versions of torch that there is a build for; see builds_by_torch() of pack_bundle.py.
+declare -A builds=()
+while IFS=$'\t' read -r torch folder; do builds[$torch]=$folder; done < <(python3 "$repo/deploy/pack_bundle.py" --builds "$build")
 moment=${SOURCE_DATE_EPOCH:-$(git -C "$repo" log -1 --format=%ct 2>/dev/null || date +%s)}
 
 document() { # COMPONENT PACKAGE PROGRAM...
@@ -34,25 +37,40 @@ launcher() {
   rmdir "$usr/share/ddprun/python"
 }
 
-# As in the bundle: bin/train finds LibTorch and becomes libexec/ddprun/train, which has what it loads beside it. But here
-# nothing is remembered, since users of one machine have a torch each.
+# As in the bundle: bin/train finds LibTorch and becomes the train that is for it in libexec/ddprun. But here nothing is
+# remembered, since users of one machine have a torch each.
 train() {
-  local usr=$root/train/usr file
+  local usr=$root/train/usr torch file
   mkdir -p "$usr/libexec/ddprun"
-  for file in train ddprun-plot libddprun_cuda.so; do
-    [ ! -e "$usr/bin/$file" ] || mv "$usr/bin/$file" "$usr/libexec/ddprun/"
+  mv "$usr/bin/ddprun-plot" "$usr/libexec/ddprun/"
+  for torch in "${!builds[@]}"; do
+    mkdir "$usr/libexec/ddprun/torch-$torch"
+    for file in train libddprun_cuda.so; do
+      if [ -e "${builds[$torch]}/bin/$file" ]; then
+        strip --strip-unneeded -o "$usr/libexec/ddprun/torch-$torch/$file" "${builds[$torch]}/bin/$file"
+        patchelf --remove-rpath "$usr/libexec/ddprun/torch-$torch/$file"
+      fi
+    done
   done
+  rm -f "$usr/bin/train" "$usr/bin/libddprun_cuda.so" # the build's own, which are among those
   ln -s ../../bin/ddprun "$usr/libexec/ddprun/ddprun"
   sed -e '3,9d' \
-    -e '2a # Finds LibTorch, which no package brings, and becomes /usr/libexec/ddprun/train:\' \
+    -e '2a # Finds LibTorch, which no package brings, and becomes the train for it, /usr/libexec/ddprun/torch-VERSION/train:\' \
     -e '# train [--torch FOLDER] ARGUMENTS..., else $DDPRUN_TORCH, else the torch of the python3 in PATH.' \
     -e 's|^programs=.*|programs=$root/libexec/ddprun|' \
     -e 's|^link=.*|link=/nonexistent|' \
     -e '/ ln -sn /d' \
     "$repo/deploy/bundle/train" >"$usr/bin/train"
   chmod 755 "$usr/bin/train"
-  for file in train libddprun_cuda.so; do
-    [ ! -e "$usr/libexec/ddprun/$file" ] || patchelf --remove-rpath "$usr/libexec/ddprun/$file"
+}
+
+# Beside the library for the build's own LibTorch, which is installed, those for the others.
+library() {
+  local folder torch
+  folder=$(echo "$root"/dev/usr/lib/*/ddprun)
+  for torch in "${!builds[@]}"; do
+    mkdir -p "$folder/torch-$torch"
+    cp "${builds[$torch]}/lib/libddprun.a" "$folder/torch-$torch/"
   done
 }
 
@@ -64,7 +82,10 @@ if [ -d "$root/train" ]; then
   train
   document train ddprun-train train ddprun-plot libddprun_cuda.so
 fi
-if [ -d "$root/dev" ]; then document dev libddprun-dev lib/libddprun.a; fi
+if [ -d "$root/dev" ]; then
+  library
+  document dev libddprun-dev lib/libddprun.a
+fi
 # CPack packs with these modes.
 find "$root" -mindepth 1 -type d -exec chmod 755 {} +
 find "$root" -type f -perm /111 -exec chmod 755 {} + -o -type f -exec chmod 644 {} +

@@ -36,12 +36,13 @@ machine or many, with torchrun's flags and environment. This package has the
 launcher, ddpctl, the rendezvous service and the Python package ddprun.")
 set(CPACK_COMPONENT_TRAIN_DESCRIPTION "trains image classifiers with LibTorch under ddprun
 A training program in C++ with distributed data parallelism, pipelines,
-checkpoints and mixed precision. It needs torch 2.11, which is not in Debian:
-install it with pip, or name its folder in DDPRUN_TORCH.")
+checkpoints and mixed precision. It needs a torch that it is built for,
+which is not in Debian: install it with pip, or name its folder in DDPRUN_TORCH.")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "distributed data parallel training in C++ with LibTorch
 Headers, library and CMake package of libddprun: data parallelism, checkpoints
-and recovery in place for any module of LibTorch. It needs torch 2.11, which is
-not in Debian: install it with pip, or name its folder in DDPRUN_TORCH_DIR.")
+and recovery in place for any module of LibTorch. It needs a torch that it is
+built for, which is not in Debian: install it with pip, or name its folder in
+DDPRUN_TORCH_DIR.")
 set(CPACK_DEBIAN_LAUNCHER_PACKAGE_RECOMMENDS "python3, libhwloc15")
 # What a program that is linked with libddprun.a is linked with besides LibTorch.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libisal2, zlib1g")

@@ -14,7 +14,9 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 
@@ -26,9 +28,10 @@ import sbom  # noqa: E402
 from pack_bundle import fail, needed_by, output_of  # noqa: E402
 
 TAG = "py3-none-manylinux_2_31_x86_64"
-# Into the bin of the environment, and into ddprun/bin of the package.
+# Into the bin of the environment, into ddprun/bin of the package, and into ddprun/bin/torch-VERSION.
 IN_BIN = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "ddprun-metrics.so")
-IN_PACKAGE = ("train", "ddprun-plot", "libddprun_cuda.so")
+IN_PACKAGE = ("ddprun-plot",)
+FOR_TORCH = ("train", "libddprun_cuda.so")
 OPTIONAL = ("libddprun_cuda.so",)  # of a build without CUDA
 # Libraries of the system that have no archive, but need nothing newer than the rest.
 COPIED = ("libisal.so.2",)
@@ -43,7 +46,7 @@ DOCUMENTS = {"launcher/ddprun.1": "man/man1/ddprun.1", "launcher/ddpctl.1": "man
              "launcher/ddprun.fish": "fish/vendor_completions.d/ddprun.fish", "launcher/ddprun.tcsh": "ddprun/ddprun.tcsh"}
 # pip writes its Python's path in place of `python`.
 TRAIN = b"#!python\nfrom ddprun.programs import train\n\ntrain()\n"
-# train starts ranks with the ddprun beside itself.
+# train starts ranks with the ddprun in the folder above its own.
 BESIDE_TRAIN = b'#!/bin/sh\nexec "${DDPRUN_PROGRAM:-ddprun}" "$@"\n'
 
 METADATA = """\
@@ -61,7 +64,7 @@ Classifier: Programming Language :: Python :: 3
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Requires-Python: >=3.9
 Provides-Extra: train
-Requires-Dist: torch=={torch}.*; extra == "train"
+Requires-Dist: torch{torch}; extra == "train"
 Description-Content-Type: text/markdown
 
 """
@@ -70,12 +73,16 @@ Description-Content-Type: text/markdown
 def programs(build, relinked):
     """({path in the wheel: path here}, [copied libraries])."""
     scripts, files = f"ddprun-{pack_bundle.project_version()}.data/scripts", {}
-    for folder, names in ((scripts, IN_BIN), ("ddprun/bin", IN_PACKAGE)):
+    torches = [f"torch-{version}" for version in pack_bundle.builds_by_torch(build)]
+    for folder, source, names in (
+        (scripts, relinked, IN_BIN), ("ddprun/bin", relinked, IN_PACKAGE),
+        *((f"ddprun/bin/{torch}", relinked / torch, FOR_TORCH) for torch in torches),
+    ):
         for name in names:
-            if (relinked / name).exists():
-                files[f"{folder}/{name}"] = relinked / name
+            if (source / name).exists():
+                files[f"{folder}/{name}"] = source / name
             elif name not in OPTIONAL:
-                fail(f"{relinked / name} is not there; build all programs and run deploy/wheel.sh again")
+                fail(f"{source / name} is not there; build all programs and run deploy/wheel.sh again")
     copied = {}
     for path in files.values():
         for name in needed_by(path):
@@ -94,14 +101,29 @@ def packages_in(relinked, copied):
     return packages | {package: "CONTAINS" for package in pack_bundle.packages_of(list(map(os.path.realpath, copied))).values()}
 
 
-def torch_version_of(build):
-    """Of the LibTorch that train is built for; the package says it too, in a sentence of its own."""
-    version_file = pack_bundle.torch_dir_of(build) / "version.py"
-    version = re.search(r"__version__ = '(\d+\.\d+)", version_file.read_text())[1]
-    text = (REPO / "worker" / "python" / "ddprun" / "programs.py").read_text()
-    if f'TORCH = "{version}"' not in text:
-        fail(f"train is built for torch {version}, and worker/python/ddprun/programs.py says another; change TORCH there")
-    return version
+def library(build):
+    """{path in the wheel: (bytes, executable)} of libddprun for each version of torch, its headers and its CMake package."""
+    files = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for one in pack_bundle.builds_by_torch(build).values():
+            command = ["cmake", "--install", one, "--prefix", folder, "--component", "dev"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        for path in pathlib.Path(folder).rglob("*"):
+            if path.is_file() and path.suffix != ".pc":
+                # Where torch is on this machine is of no use elsewhere.
+                data = path.read_bytes()
+                if path.suffix == ".cmake":
+                    data = data.replace(str(pack_bundle.torch_dir_of(build)).encode(), b"")
+                files[f"ddprun/{path.relative_to(folder)}"] = (data, False)
+    return files
+
+
+def requirement(versions):
+    """What the extra `train` asks for: any torch that there is a train for."""
+    major, minor = map(int, list(versions)[-1].split("."))
+    oldest = int(list(versions)[0].split(".")[1])
+    without = [f"!={major}.{one}.*" for one in range(oldest, minor) if f"{major}.{one}" not in versions]
+    return ",".join([f">={major}.{oldest}", f"<{major}.{minor + 1}", *without])
 
 
 def information(build, relinked, copied, moment):
@@ -111,7 +133,7 @@ def information(build, relinked, copied, moment):
     for package, _ in sorted(packages):
         files[f"licenses/{package}"] = pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
     names = sorted(name.removeprefix("licenses/") for name in files)
-    head = METADATA.format(version=version, torch=torch_version_of(build), licences="\n".join(f"License-File: {name}" for name in names))
+    head = METADATA.format(version=version, torch=requirement(pack_bundle.builds_by_torch(build)), licences="\n".join(f"License-File: {name}" for name in names))
     files["METADATA"] = head.encode() + (HERE / "README.md").read_bytes()
     files["WHEEL"] = f"Wheel-Version: 1.0\nGenerator: deploy/wheel.sh\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode()
     files["sboms/ddprun.spdx.json"] = sbom.document(version, packages, moment)
@@ -125,6 +147,7 @@ def contents(build, relinked, moment):
     files = {name: (path.read_bytes(), True) for name, path in elf.items()}
     files[f"ddprun-{version}.data/scripts/train"] = (TRAIN, True)
     files["ddprun/bin/ddprun"] = (BESIDE_TRAIN, True)
+    files |= library(build)
     for path in (REPO / "worker" / "python" / "ddprun").glob("*.py"):
         files[f"ddprun/{path.name}"] = (path.read_bytes(), False)
     for source, target in DOCUMENTS.items():

@@ -6,8 +6,9 @@
 
 What came from shared libraries of this system comes from their archives, functions that are newer than glibc 2.31 from
 older_glibc.c, and members of libstdc++ that are newer than g++ 10's from libstdc++.a. A file that still asks for more than
-LIMITS is an error. Nothing is compiled but that one file. The programs look for LibTorch beside the Python package that the
-wheel installs. OUTPUT_FOLDER/archives.json lists the archives of the system that are in them. Made for Debian 12; needs ninja,
+LIMITS is an error. Nothing is compiled but that one file. What uses LibTorch is in OUTPUT_FOLDER/torch-VERSION, also that of
+the builds in BUILD_FOLDER/torch-VERSION, and looks for it beside the Python package that the wheel installs.
+OUTPUT_FOLDER/archives.json lists the archives of the system that are in them. Made for Debian 12; needs ninja,
 gcc, binutils and pkg-config.
 """
 
@@ -22,6 +23,9 @@ import sys
 import prometheus
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from pack_bundle import builds_by_torch  # noqa: E402
+
 LIMITS = {"GLIBC": (2, 31), "GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12)}
 # {name: whether it uses LibTorch}. LibTorch throws exceptions that train catches, so both must have one C++ runtime: the
 # system's. The others bring their own.
@@ -91,9 +95,9 @@ def link_command(build, name):
 
 
 def rpath_of(words):
-    """Where LibTorch's side is, as seen from ddprun/bin, which is beside torch in the folder of Python's packages."""
+    """Where LibTorch's side is, as seen from ddprun/bin/torch-VERSION: torch is beside ddprun in the folder of Python's packages."""
     folders = [folder for word in words if word.startswith("-Wl,-rpath,") for folder in word.split(",", 2)[2].split(":") if folder]
-    return ["$ORIGIN", *("$ORIGIN/../../" + folder.rpartition("/site-packages/")[2] for folder in folders)]
+    return ["$ORIGIN/..", *("$ORIGIN/../../../" + folder.rpartition("/site-packages/")[2] for folder in folders)]
 
 
 def with_prometheus(words, parts):
@@ -104,9 +108,9 @@ def with_prometheus(words, parts):
     return [*(word for word in words if word not in shared), str(prometheus.archive(parts)), archive_of("z")]
 
 
-def relinked(words, output, made, uses_torch):
+def relinked(words, output, parts, made, uses_torch):
     """The command that links `output` instead."""
-    words = with_prometheus(words, output.parent / "parts")
+    words = with_prometheus(words, parts)
     rpath = [f"-Wl,-rpath,{':'.join(rpath_of(words))}"] if uses_torch else ["-Wl,-rpath,$ORIGIN"]
     at = words.index("-o")
     words = [*words[:at], *words[at + 2 :]]
@@ -120,7 +124,7 @@ def relinked(words, output, made, uses_torch):
         after += ["-static-libstdc++", "-static-libgcc"]
     # Before glibc 2.34 these are libraries of their own.
     after += ["-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed"]
-    rpath.append(f"-Wl,-Map={output.parent}/parts/{output.name}.map")
+    rpath.append(f"-Wl,-Map={parts}/{output.name}.map")
     options = [*rpath, "-Wl,--as-needed", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-s"]
     return [*words, "-o", str(output), str(shim), *options, *after]
 
@@ -149,21 +153,28 @@ def too_new(path):
     return sorted(excluded)
 
 
+def link(build, name, folder, parts, made):
+    """Links one program into `folder`; returns the archives that are in it."""
+    output = folder / name
+    folder.mkdir(exist_ok=True)
+    if subprocess.run(relinked(link_command(build, name), output, parts, made, PROGRAMS[name]), cwd=build).returncode != 0:
+        fail(f"{name} could not be linked; the lines above say why")
+    if wrong := too_new(output):
+        fail(f"{name} asks for {', '.join(wrong)}, which is newer than {LIMITS}; add it to {HERE / 'older_glibc.c'}, or its "
+             f"member of libstdc++.a to NEWER_MEMBERS in {__file__}")
+    return archives_in(parts / f"{name}.map")
+
+
 def main():
     build, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "parts").mkdir(exist_ok=True)
-    made, archives = objects(folder / "parts"), set()
+    parts = folder / "parts"
+    parts.mkdir(parents=True, exist_ok=True)
+    made, archives = objects(parts), set()
     for name, uses_torch in PROGRAMS.items():
-        if not (build / "bin" / name).exists():
-            continue
-        output = folder / name
-        if subprocess.run(relinked(link_command(build, name), output, made, uses_torch), cwd=build).returncode != 0:
-            fail(f"{name} could not be linked; the lines above say why")
-        if wrong := too_new(output):
-            fail(f"{name} asks for {', '.join(wrong)}, which is newer than {LIMITS}; add it to {HERE / 'older_glibc.c'}, or its "
-                 f"member of libstdc++.a to NEWER_MEMBERS in {__file__}")
-        archives |= archives_in(folder / "parts" / f"{name}.map")
+        builds = builds_by_torch(build) if uses_torch else {None: build}
+        for version, one in builds.items():
+            if (one / "bin" / name).exists():
+                archives |= link(one, name, folder / f"torch-{version}" if version else folder, parts, made)
     ours = (f"{build}/", f"{folder}/")
     (folder / "archives.json").write_text(json.dumps(sorted(path for path in archives if not path.startswith(ours)), indent=1))
 

@@ -73,7 +73,7 @@ for suite in "$@"; do
   step 'apt-get update -q && apt-get install -yq --no-install-recommends ca-certificates python3-venv'
   step 'python3 -m venv env && env/bin/pip install release/ddprun-*.whl'
   two_ranks
-  step "pip install 'torch==2.11.*' numpy"
+  step 'pip install "$(echo release/ddprun-*.whl)[train]" numpy'
   with_torch
   step 'pip uninstall -yq ddprun && ! command -v ddprun'
   if [ "$suite" = bookworm ]; then

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from bundles import TORCH, bare_environment, bundle, tarball, unpacked  # noqa: F401  (fixtures)
-from conftest import BUILD, REPO, processes_of_this_session, run, start, wait_for
+from conftest import BUILD, REPO, processes_of_this_session, run, start, torch_minor, wait_for
 
 GPU = REPO / "tests" / "gpu"
 sys.path.insert(0, str(GPU))
@@ -68,7 +68,7 @@ def test_without_a_gpu_each_check_is_skipped_with_the_reason(bundle):  # noqa: F
     for expectation in told["expectations"]:
         for key in ("name", "command", "target", "compare", "unit", "how"):
             assert expectation[key] not in (None, ""), expectation
-    assert told["machine"]["torch"]["version"].startswith("2.11.") and told["bundle"]["torch"] == "2.11"
+    assert told["machine"]["torch"]["version"].startswith(f"{torch_minor()}.") and told["bundle"]["torch"] == torch_minor()
     assert told["machine"]["gpus"] == [] and told["machine"]["devices"] == 0
     for name in told["checks"]:
         assert f"skipped {name}: " in done.stderr
@@ -328,8 +328,8 @@ def bench_of_paper(tmp_path, monkeypatch):
     monkeypatch.setattr(training_checks, "train_with_a_kill", killed)
     monkeypatch.setattr(speed_checks, "Peer", PeerOfPaper)
     bundle = tmp_path / "paper"  # not `bundle`: the fixture of that name
-    (bundle / "libexec").mkdir(parents=True)
-    (bundle / "libexec" / "gpu_test").touch()
+    (bundle / "libexec" / f"torch-{torch_minor()}").mkdir(parents=True)
+    (bundle / "libexec" / f"torch-{torch_minor()}" / "gpu_test").touch()
     for place in ("data/cifar10/cifar-10-batches-bin/data_batch_1.bin", "data/fashion-mnist/train-images-idx3-ubyte.gz"):
         (bundle / place).parent.mkdir(parents=True)
         (bundle / place).touch()
@@ -410,7 +410,7 @@ def test_sigterm_still_prints_what_is_known(bundle):  # noqa: F811
 
 
 def test_a_test_that_fails_is_told_by_name_and_by_the_exit_code(bundle):  # noqa: F811
-    program = bundle / "libexec" / "gpu_test"
+    program = bundle / "libexec" / f"torch-{torch_minor()}" / "gpu_test"
     program.unlink(missing_ok=True)
     program.write_text("#!/bin/sh\necho '[  FAILED  ] Accelerator.Works (3 ms)'\nexit 1\n")
     program.chmod(0o755)

@@ -32,7 +32,6 @@ from workbench import Expired, Failure, Skip, Workbench
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
-NEEDED_TORCH = "2.11"
 NEEDED_CUDA = "13"
 PRINT_S = 5  # of the limit, kept for ending what runs and printing
 
@@ -136,13 +135,13 @@ def machine_facts():
     }
 
 
-def why_nothing(machine, rehearse):
-    """Why no check can be made here; None if they can."""
+def why_nothing(machine, needed, rehearse):
+    """Why no check can be made here with a bundle for the torch `needed`; None if they can."""
     torch = machine["torch"]
     if not torch["version"]:
-        return f"{sys.executable} has no torch; give --torch, or a python3 that has torch {NEEDED_TORCH}"
-    if not torch["version"].startswith(f"{NEEDED_TORCH}."):
-        return f"torch in {torch['folder']} is {torch['version']}, and this bundle was built for {NEEDED_TORCH}"
+        return f"{sys.executable} has no torch; give --torch, or a python3 that has torch {needed}"
+    if not torch["version"].startswith(f"{needed}."):
+        return f"torch in {torch['folder']} is {torch['version']}, and this bundle was built for {needed}"
     if rehearse:
         return None
     if not (torch["cuda"] or "").startswith(f"{NEEDED_CUDA}."):
@@ -321,7 +320,7 @@ def main():
             machine = machine_facts()
             folder = unpack(find_bundle(options.bundle), pathlib.Path(work))
             bundle = json.loads((folder / "bundle.json").read_text())
-            reason = why_nothing(machine, options.rehearse)
+            reason = why_nothing(machine, bundle["torch"], options.rehearse)
             if reason is None:
                 bench = Workbench(
                     folder, pathlib.Path(machine["torch"]["folder"]), "cpu" if options.rehearse else "cuda",

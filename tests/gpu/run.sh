@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The GPU tests and benchmarks, from a bundle (deploy/bundle.sh --tests) and a Python with torch 2.11 for CUDA 13: no
+# The GPU tests and benchmarks, from a bundle (deploy/bundle.sh --tests) and a Python with the bundle's torch for CUDA 13: no
 # compiler and nothing else is needed. Prints one JSON document on standard output, all else on standard error. Ends with
 # 0 if what ran is as it must be, also if nothing could run, and with 1 if a test failed or a hard expectation was missed.
 #

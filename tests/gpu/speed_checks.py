@@ -188,9 +188,7 @@ def fused_kernels_speed(bench):
 
 def augmentation(bench):
     """What making a batch takes by itself, of a step that makes one."""
-    program = bench.bundle / "libexec" / "gpu_test"
-    if not program.exists():
-        raise Skip("this bundle has no gpu_test; deploy/bundle.sh --tests packs it")
+    program = bench.gpu_test()
     told = bench.run_well([program, "--gtest_filter=BatchSpeed.*"], bench.with_torch_libraries())
     lines = re.findall(r"^batch (\d+) microseconds ([\d.]+) without kernels ([\d.]+)", told, re.MULTILINE)
     making = {int(batch): float(time) for batch, time, _ in lines}

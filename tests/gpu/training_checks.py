@@ -60,9 +60,7 @@ def note_losses(bench, folder, ranks):
 
 
 def gpu_test(bench):
-    program = bench.bundle / "libexec" / "gpu_test"
-    if not program.exists():
-        raise Skip("this bundle has no gpu_test; deploy/bundle.sh --tests packs it")
+    program = bench.gpu_test()
     # How fast a kernel is by itself is of use to who changes it: gpu_test --gtest_filter='*Speed*'
     code, out, err = bench.run([program, "--gtest_color=no", "--gtest_filter=-*Speed*"], bench.with_torch_libraries())
     counted = {word: int(number) for word, number in re.findall(r"^\[\s*(PASSED|SKIPPED|FAILED)\s*\] (\d+) test", out, re.MULTILINE)}

@@ -84,6 +84,11 @@ class Workbench:
 
     # ---- Programs ----------------------------------------------------------------------------------------------------
 
+    def gpu_test(self):
+        for program in self.bundle.glob("libexec/torch-*/gpu_test"):
+            return program
+        raise Skip("this bundle has no gpu_test; deploy/bundle.sh --tests packs it")
+
     def start(self, command, environment=None, **options):
         return subprocess.Popen(
             list(map(str, command)), env={**self.environment, **(environment or {})}, start_new_session=True, text=True,

@@ -5,10 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "worker/app/beside_train.h"
 
 namespace ddprun {
 
@@ -41,8 +42,7 @@ WorkerEnv Environment() {
 }
 
 void RunPlot(const CommandContext& context) {
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-  std::string program = self.parent_path() / "ddprun-plot";
+  std::string program = BesideTrain("ddprun-plot");
   std::vector<std::string> arguments = context.arguments;
   std::vector<char*> argv{program.data()};
   for (std::string& argument : arguments) argv.push_back(argument.data());

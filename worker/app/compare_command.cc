@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/app/beside_train.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/comparison.h"
@@ -158,22 +159,17 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   return options;
 }
 
-std::filesystem::path ProgramFolder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
-}
-
 std::vector<std::string> CommandOf(const ComparedRun& run) {
-  const std::filesystem::path folder = ProgramFolder();
   std::vector<std::string> command;
   if (run.ranks > 1) {
-    const std::filesystem::path launcher = folder / "ddprun";
+    const std::string launcher = BesideTrain("ddprun");
     if (access(launcher.c_str(), X_OK) != 0) {
       throw std::runtime_error("train compare needs ddprun beside it to start ranks, and " +
-                               launcher.string() + " is not there; build or install it");
+                               launcher + " is not there; build or install it");
     }
     command = {launcher, "--standalone", "--nproc-per-node", std::to_string(run.ranks)};
   }
-  command.push_back(folder / "train");
+  command.push_back(std::filesystem::read_symlink("/proc/self/exe"));
   command.insert(command.end(), run.settings.begin(), run.settings.end());
   return command;
 }

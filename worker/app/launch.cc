@@ -13,6 +13,7 @@
 #include "proto/foreign_launcher.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/env_file.h"
+#include "worker/app/beside_train.h"
 #include "worker/app/commands.h"
 
 namespace ddprun {
@@ -39,7 +40,7 @@ std::string TextOf(const std::string& path) {
 [[noreturn]] void BecomeDdprun(std::int64_t ranks, const std::vector<std::string>& arguments) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string ddprun = self.parent_path() / "ddprun";
+  const std::string ddprun = BesideTrain("ddprun");
   std::vector<std::string> words = {ddprun, "--standalone", "--nproc-per-node",
                                     std::to_string(ranks), self};
   words.insert(words.end(), arguments.begin(), arguments.end());

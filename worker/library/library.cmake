@@ -45,7 +45,9 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/ddprunConfigVersion
   VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)  # before 1.0 any minor version may change the interface
 configure_file(library/ddprun.pc.in ${CMAKE_CURRENT_BINARY_DIR}/ddprun.pc @ONLY)
 
-install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+# In a folder of the LibTorch that it was built with: C++ has no stable interface from one to another, and a package may have
+# one library for each.
+install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR}/ddprun/torch-${torch_minor_version} COMPONENT dev)
 install(DIRECTORY include/ddprun DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ddprunConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ddprunConfigVersion.cmake
         DESTINATION ${package_folder} COMPONENT dev)

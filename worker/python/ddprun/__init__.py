@@ -28,6 +28,10 @@ __all__ = [
     "transformers_callback",
 ]
 
+# Where find_package(ddprun) finds the library that a wheel brings: cmake -DCMAKE_PREFIX_PATH="$(python -c 'import ddprun;
+# print(ddprun.cmake_prefix_path)')", as torch.utils.cmake_prefix_path is for torch.
+cmake_prefix_path = __path__[0]
+
 # As programs catch them: ddprun.launch and ddprun.rounds are functions here, and no modules.
 for _error in (LaunchError, RoundBroken):
     _error.__module__ = __name__

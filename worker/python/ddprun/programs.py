@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the programs that a wheel of ddprun brings: `python -m ddprun`, and `train`, for which it finds LibTorch.
 
-In a wheel `bin/` of this package has the training program and what that expects beside it; ddprun and the other programs are in
-the bin of the environment, where nothing has to be found for them.
+In a wheel `bin/torch-VERSION/` of this package has the training program for each version of torch, and `bin/` what that expects in
+the folder above its own; ddprun and the other programs are in the bin of the environment, where nothing has to be found for them.
 """
 
+import glob
 import importlib.util
 import os
 import re
@@ -13,9 +14,7 @@ import sys
 import sysconfig
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TORCH = "2.11"  # the version that train is built for
 NOT_FOUND = "the program ddprun is neither beside this Python nor in PATH; install ddprun's wheel or package"
-INSTALL = f"install torch {TORCH}: python3 -m pip install 'torch=={TORCH}.*'"
 
 
 def _fail(program, text):
@@ -67,7 +66,20 @@ def _version_of(folder):
     return found[1] if found else "unknown"
 
 
-def _find_torch(arguments):
+def _programs():
+    """{version of torch: its train}, oldest first."""
+    found = {}
+    for folder in glob.glob(os.path.join(glob.escape(HERE), "bin", "torch-*")):
+        found[folder.rpartition("-")[2]] = os.path.join(folder, "train")
+    return dict(sorted(found.items(), key=lambda pair: [int(number) for number in pair[0].split(".")]))
+
+
+def _install(programs):
+    newest = list(programs)[-1]
+    return f"install torch {newest} (python3 -m pip install 'torch=={newest}.*')"
+
+
+def _find_torch(arguments, programs):
     """(folder, who named it), and takes --torch FOLDER from the arguments. Does not import torch, which takes seconds."""
     if arguments and arguments[0] == "--torch":
         if len(arguments) < 2:
@@ -81,7 +93,7 @@ def _find_torch(arguments):
         return os.environ["DDPRUN_TORCH"], "DDPRUN_TORCH"
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
-        _fail("train", f"LibTorch was not found: {sys.executable} has no package torch; {INSTALL}, or name the folder of another: "
+        _fail("train", f"LibTorch was not found: {sys.executable} has no package torch; {_install(programs)}, or name the folder of another: "
                        "--torch FOLDER as the first argument, or DDPRUN_TORCH=FOLDER")
     return list(spec.submodule_search_locations)[0], sys.executable
 
@@ -95,17 +107,18 @@ def _library_folders(torch):
 
 def train():
     arguments = sys.argv[1:]
-    program = os.path.join(HERE, "bin", "train")
-    if not os.path.exists(program):
-        _fail("train", f"{program} is not there: this is not a wheel of ddprun; install one, or build train from the sources")
-    torch, source = _find_torch(arguments)
+    programs = _programs()
+    if not programs:
+        _fail("train", f"{HERE} has no train: this is not a wheel of ddprun; install one, or build train from the sources")
+    torch, source = _find_torch(arguments, programs)
     version = _version_of(torch)
     if version is None:
         _fail("train", f"{source} names {torch}, which is not the folder of a torch package (it has no lib/libtorch_cpu.so); "
                        "name one that is")
-    if version.split(".")[:2] != TORCH.split("."):
-        _fail("train", f"the torch in {torch} ({source}) is version {version}, and this program was built for {TORCH}; {INSTALL}, "
-                       "or name the folder of another: --torch FOLDER or DDPRUN_TORCH=FOLDER")
+    program = programs.get(".".join(version.split(".")[:2]))
+    if program is None:
+        _fail("train", f"the torch in {torch} ({source}) is version {version}, and this program was built for {', '.join(programs)}; "
+                       f"{_install(programs)}, or name the folder of another: --torch FOLDER or DDPRUN_TORCH=FOLDER")
     # Beside this package train finds it by itself (RUNPATH), whatever the version of Python in the path.
     if os.path.realpath(torch) != os.path.realpath(os.path.join(HERE, "..", "torch")):
         known = os.environ.get("LD_LIBRARY_PATH")
