@@ -54,11 +54,13 @@ def main():
     net = nn.Sequential(nn.Conv2d(3, 16, 3), norm(16), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(784, 10))
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.001)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 50, 0.9)
+    wrap = {"find_unused_parameters": not os.environ.get("WITH_BUCKETS_OF_THE_ORDER")}  # else never other buckets than at first
     for round in ddprun.rounds(net, optimizer, schedule, backend="gloo"):
         with round, open(folder / f"samples-{round.rank}.jsonl", "a") as log:
-            ddp = DistributedDataParallel(net, find_unused_parameters=True)  # never has other buckets than at first
+            ddp = DistributedDataParallel(net, **wrap) if os.environ.get("WITH_OWN_DDP") else round.ddp(net, **wrap)
+            objects = {"pid": os.getpid(), "ddp": id(ddp), "group": id(torch.distributed.group.WORLD)}
             while round.step < steps:
-                log.write(json.dumps({"step": round.step + 1, "pid": os.getpid()}) + "\n")
+                log.write(json.dumps({"step": round.step + 1, **objects}) + "\n")
                 log.flush()
                 torch.manual_seed(1000 * round.step + round.rank)
                 images, labels = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ddprun.rounds() in a Python program under the real agent: ranks die, and the others go on in their processes."""
 
-import json
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -13,13 +11,11 @@ import threading
 
 import pytest
 from conftest import DDPRUN, PYTHON, clean_environment, free_port, processes_of_this_session, run, start, wait_for
+from kept_runs import PROGRAM, STEPS, assert_objects_stay, finished, logs, reach, training
 from kept_training import state_of
 
 sys.path.insert(0, PYTHON)
 from ddprun.rounds import Round, _Connections  # noqa: E402
-
-PROGRAM = pathlib.Path(__file__).with_name("kept_training.py")
-STEPS = 100
 
 
 @pytest.fixture
@@ -31,18 +27,6 @@ def processes():
         if process.poll() is None:
             process.kill()
             process.communicate()
-
-
-def training(folder, *flags, pause=0.01, **environ):
-    folder.mkdir(exist_ok=True)
-    words = [DDPRUN, "--preload", "torch", *flags, PROGRAM, folder, STEPS, pause]  # an import takes two seconds of CPU time
-    return start(words, env=clean_environment(OMP_NUM_THREADS="1", **environ))
-
-
-def finished(process):
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err + out
-    return err
 
 
 @pytest.fixture(scope="module")
@@ -60,33 +44,6 @@ def undisturbed(tmp_path_factory):
     return end_of
 
 
-def logs(folder):
-    """[(step, pid)] of each rank."""
-    found = {}
-    for log in folder.glob("samples-*.jsonl"):
-        entries = [json.loads(line) for line in log.read_text().split("\n")[:-1]]
-        if entries:
-            found[int(log.stem[8:])] = [(entry["step"], entry["pid"]) for entry in entries]
-    return found
-
-
-def reach(folder, process, ranks, more):
-    """When each rank has made so many more steps: the process of each."""
-    goal = max((entries[-1][0] for entries in logs(folder).values()), default=0) + more
-
-    def there():
-        last = {rank: entries[-1] for rank, entries in logs(folder).items() if rank < ranks}
-        return last if len(last) == ranks and all(step >= goal for step, _ in last.values()) else None
-
-    try:
-        last = wait_for(f"step {goal}", lambda: there() or process.poll() is not None, 100)
-    except AssertionError as late:
-        process.terminate()
-        raise AssertionError(f"{late}: { {rank: entries[-1] for rank, entries in logs(folder).items()} } {process.communicate(timeout=60)}") from late
-    assert process.poll() is None, process.communicate()
-    return {rank: pid for rank, (_, pid) in last.items()}
-
-
 @pytest.mark.parametrize("ranks, spares", [(2, 1), *(pytest.param(3, spares, marks=pytest.mark.nightly) for spares in (0, 1))])
 def test_killed_ranks_leave_no_trace(tmp_path, processes, undisturbed, ranks, spares):
     process = training(tmp_path / "run", "--nproc-per-node", ranks, "--max-restarts", 9, "--spares", spares)
@@ -100,6 +57,43 @@ def test_killed_ranks_leave_no_trace(tmp_path, processes, undisturbed, ranks, sp
         assert {**after, victim: 0} == {**pids, victim: 0}
     assert len(re.findall("restart ", finished(process))) == len(victims)
     assert undisturbed(ranks) == state_of(tmp_path / "run")
+    assert_objects_stay(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["WITH_OWN_DDP", "WITH_BUCKETS_OF_THE_ORDER"])
+def test_killed_ranks_leave_no_trace_in_other_loops(tmp_path, processes, undisturbed, name):
+    """One that makes its own DDP in each round, and one whose DDP builds its buckets anew in the second step."""
+    process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 9, **{name: "1"})
+    processes.append(process)
+    pids = reach(tmp_path / "run", process, 2, 10)
+    os.kill(pids[0], signal.SIGKILL)
+    finished(process)
+    assert undisturbed(2) == state_of(tmp_path / "run")
+
+
+AVERAGES = """
+import json, os, pathlib, sys, time
+import torch, torch.distributed as dist
+sys.path.insert(0, os.environ["PACKAGE"])
+import ddprun
+torch.set_num_threads(1)
+folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+net = torch.nn.Sequential(torch.nn.Linear(600, 600), torch.nn.Linear(600, 1))  # of two buckets
+for round in ddprun.rounds(net, backend="gloo"):
+    with round, open(folder / f"samples-{round.rank}.jsonl", "a") as log:
+        ddp = round.ddp(net)
+        done = torch.zeros(1)
+        while not done.item():
+            log.write(json.dumps({"step": round.step + 1, "pid": os.getpid(), "ddp": id(ddp), "group": id(dist.group.WORLD)}) + "\\n")
+            log.flush()
+            net.zero_grad()
+            (ddp(torch.ones(1, 600)).sum() * (round.rank + 1)).backward()
+            average = (round.world_size + 1) / 2
+            assert net[1].bias.grad.item() == average, f"{net[1].bias.grad} instead of {average} of {round.world_size} ranks"
+            time.sleep(0.01)
+            dist.all_reduce(done.fill_((folder / "done").exists()))
+            round.end_step()
+"""
 
 
 def test_a_step_that_is_made_again_counts_once(tmp_path, processes):
@@ -116,6 +110,27 @@ def nodes(folder, count, *flags):
     port = free_port()
     at = ["--master-addr", "127.0.0.1", "--master-port", port, "--insecure", "--max-restarts", 9]
     return [training(folder, *at, "--node-rank", node, *flags) for node in range(count)]
+
+
+def test_gradients_are_averages_over_the_ranks_of_the_round(tmp_path, processes):
+    """One DDP in each process, while a node ends and comes again."""
+    program, folder = tmp_path / "averages.py", tmp_path / "run"
+    program.write_text(AVERAGES)
+    at = ["--nnodes", "1:2", "--last-call", 1, "--lease", 3, "--insecure", "--master-addr", "127.0.0.1", "--master-port", free_port()]
+
+    def node(number):
+        processes.append(training(folder, *at, "--node-rank", number, "--max-restarts", 9, program=program, PACKAGE=PYTHON))
+        return processes[-1]
+
+    first, second = node(0), node(1)
+    reach(folder, first, 2, 10)
+    second.terminate()
+    reach(folder, first, 1, 10)
+    node(1)
+    reach(folder, first, 2, 10)
+    (folder / "done").touch()
+    finished(first)
+    assert_objects_stay(folder)
 
 
 @pytest.mark.parametrize("each", [1, pytest.param(2, marks=pytest.mark.nightly)])
@@ -206,10 +221,14 @@ def test_a_collective_that_gloo_does_not_end_ends_with_its_round(tmp_path, proce
         f"import runpy, sys\nsys.path.insert(0, {PYTHON!r})\nfrom ddprun.rounds import _Connections\n"
         f"_Connections.shut = lambda self: None\nrunpy.run_path({str(PROGRAM)!r}, run_name='__main__')\n"
     )
-    environ = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    kept = {"RANK": "0", "DDPRUN_NOTIFY_SOCKET": path, "DDPRUN_ROUND": "7"}
+    (tmp_path / "peer").mkdir()
+    _, path_of_peer = notify_socket(tmp_path / "peer")
+    environ = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "DDPRUN_ROUND": "7"}
     arguments = [sys.executable, program, tmp_path, 60, 0.01]
-    processes += [start(arguments, env=clean_environment(**environ, **one)) for one in (kept, {"RANK": "1"})]
+    processes += [
+        start(arguments, env=clean_environment(**environ, RANK=str(rank), DDPRUN_NOTIFY_SOCKET=notify))
+        for rank, notify in enumerate((path, path_of_peer))
+    ]
     reach(tmp_path, processes[0], 2, 10)
     processes[1].send_signal(signal.SIGSTOP)
     seen = []
@@ -270,6 +289,54 @@ def test_each_collective_passes_through(tmp_path):
     program.write_text(COLLECTIVES)
     done = run([DDPRUN, "--nproc-per-node", 2, program, PYTHON], timeout=100)
     assert done.returncode == 0, done.stderr + done.stdout
+
+
+FAILURES = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import torch, torch.distributed as dist
+from ddprun import gloo_group
+gloo_group.register()
+
+def begin(round):
+    os.environ.update(MASTER_PORT=sys.argv[1 + round], DDPRUN_ROUND=str(round))
+    gloo_group.forget_groups()
+    dist.init_process_group(gloo_group.BACKEND)
+    return dist.group.WORLD
+
+def end():
+    dist.destroy_process_group()
+
+def fail(*_):
+    raise RuntimeError("gloo: nobody answers")
+
+first = begin(1)
+end()
+second = begin(2)
+assert (second is first) == gloo_group.CAN_RECONFIGURE
+end()
+second._enter = fail
+try:
+    begin(3)
+    assert not gloo_group.CAN_RECONFIGURE
+    end()
+except RuntimeError as error:
+    assert "nobody answers" in str(error) and not dist.is_initialized()
+fourth = begin(4)
+assert fourth is not second
+total = torch.ones(3)
+dist.all_reduce(total)
+assert total.tolist() == [1, 1, 1]
+end()
+"""
+
+
+def test_a_group_that_cannot_be_reconfigured_is_made_anew(tmp_path):
+    program = tmp_path / "failures.py"
+    program.write_text(FAILURES)
+    environ = clean_environment(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1")
+    done = run([sys.executable, program, PYTHON, *(free_port() for _ in range(4))], env=environ)
+    assert done.returncode == 0, done.stderr
 
 
 def is_listening(port):

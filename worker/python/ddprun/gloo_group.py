@@ -8,7 +8,9 @@ waits for a future of ours instead, which can be failed."""
 
 import atexit
 import ctypes
+import datetime
 import functools
+import os
 import queue
 import threading
 
@@ -17,6 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 
 _STOP_SECONDS = 1
+_RECONFIGURE_SECONDS = 20  # all ranks are there when it begins; less than the agent waits for a rank to leave its round
 BACKEND = "ddprun_gloo"  # what torch.distributed.get_backend() says
 # Not what ProcessGroup itself would pass on: its trampolines hold the interpreter's lock meanwhile, and Gloo's threads need that
 # lock under one of their own. Versions of torch name them differently.
@@ -26,26 +29,33 @@ _COLLECTIVES = (
     " gather_single recv recv_anysource reduce reduce_scatter reduce_scatter_single reduce_scatter_single_coalesced scatter send"
 ).split()
 
+CAN_RECONFIGURE = hasattr(dist.ProcessGroupGloo, "reconfigure")
+
 _changed = threading.Condition()
 _groups = []  # of this round, but those with a collective that never ends
 _under_way = {}  # the future of each collective that has not ended: its group
+_kept = None  # the default group of the round before, for the next one
 
 
 def register():
     """Makes BACKEND known to torch.distributed."""
     if not hasattr(dist.Backend, BACKEND.upper()):
-        dist.Backend.register_backend(BACKEND, _Group, devices=["cpu"])
+        dist.Backend.register_backend(BACKEND, _make_group, extended_api=True, devices=["cpu"])
 
 
 def forget_groups():
-    """Those of earlier rounds, whose threads have ended what they did. A group's destructor joins its threads, maybe under the
-    interpreter's lock, which such a thread needs once more after a collective is told to have ended: so nobody frees one at once."""
-    _stop_waiters()
+    """Those of earlier rounds, whose threads have ended what they did; the default group is kept if it can be reconfigured. A group's
+    destructor joins its threads, maybe under the interpreter's lock, which such a thread needs once more after a collective is told to
+    have ended: so nobody frees one at once."""
+    global _kept
     with _changed:
         ended = _groups[:]
         _groups.clear()
+    _kept = next((group for group in ended if group._store), None)
     for group in ended:
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(group._gloo))
+        if group is not _kept:
+            _stop_waiter(group)
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(group._gloo))
 
 
 def end_collectives(reason, timeout):
@@ -62,11 +72,31 @@ def end_collectives(reason, timeout):
         _end(future, RuntimeError(reason))
 
 
+def _make_group(options, _):
+    """For torch.distributed; `options.global_ranks_in_group` is empty for the default group."""
+    global _kept
+    where = options.store, options.group_rank, options.group_size
+    if options.global_ranks_in_group or not CAN_RECONFIGURE:
+        group = _Group(dist.ProcessGroupGloo(*where, timeout=options.timeout), *where[1:])
+    else:
+        group, _kept = _kept or _reconfigurable(*where, options.timeout), None
+        group._enter(*where)
+    with _changed:
+        _groups.append(group)
+    return group
+
+
+def _reconfigurable(store, rank, size, timeout):
+    round_store = _RoundStore(store)
+    return _Group(dist.ProcessGroupGloo(round_store, rank, size, timeout=timeout, enable_reconfigure=True), rank, size, round_store)
+
+
 class _Group(dist.ProcessGroup):
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, gloo, rank, size, store=None):
         super().__init__(rank, size)
         self._over = None  # why no more collective may begin
-        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+        self._gloo = gloo
+        self._store = store  # of the current round, if the group can be reconfigured
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))  # which nobody drops as the process ends
@@ -74,8 +104,37 @@ class _Group(dist.ProcessGroup):
         self._begun = queue.SimpleQueue()
         self._waiter = threading.Thread(target=_wait_for_each, args=(self._begun,), daemon=True)
         self._waiter.start()
-        with _changed:
-            _groups.append(self)
+
+    def _enter(self, store, rank, size):
+        """Connects the group with the ranks of this round: RuntimeError where that fails."""
+        self._store.current = store
+        store.set(f"handle/{rank}", self._gloo.get_reconfigure_handle())
+        options = dist.distributed_c10d.ReconfigureOptions()
+        options.uuid = int(os.environ.get("DDPRUN_ROUND") or 0)
+        options.handles = [store.get(f"handle/{other}").decode() for other in range(size)]
+        options.timeout = datetime.timedelta(seconds=_RECONFIGURE_SECONDS)
+        self._gloo.reconfigure(options)
+        self._over = None
+
+
+class _RoundStore(dist.Store):
+    """Passes all on to the store of the current round: each has its own, and a group that outlives its round only the one that it was
+    made with."""
+
+    def __init__(self, current):
+        super().__init__()
+        self.current = current
+
+
+def _of_current(name):
+    def call(store, *arguments):
+        return getattr(store.current, name)(*arguments)
+
+    return call
+
+
+for _name in "add append check compare_set delete_key get has_extended_api multi_get multi_set num_keys set wait".split():
+    setattr(_RoundStore, _name, _of_current(_name))
 
 
 def _collective(name):
@@ -122,9 +181,13 @@ def _stop_waiters():
     """A thread that is within torch when the interpreter ends would abort the process."""
     with _changed:
         groups = _groups[:]
-    for group in groups:
-        group._begun.put(None)
-        group._waiter.join(_STOP_SECONDS)
+    for group in groups + [_kept] * bool(_kept):
+        _stop_waiter(group)
+
+
+def _stop_waiter(group):
+    group._begun.put(None)
+    group._waiter.join(_STOP_SECONDS)
 
 
 def _end(ended, outcome):

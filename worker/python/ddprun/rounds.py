@@ -27,15 +27,15 @@ def rounds(*state, step=0, backend=None, **arguments):
 
         for round in ddprun.rounds(model, optimizer, backend="gloo", step=first):
             with round:
-                ddp = DistributedDataParallel(model)
+                ddp = round.ddp(model)
                 while round.step < steps:
                     optimizer.zero_grad()
                     ...forward, backward, optimizer.step()...
                     round.end_step()
 
     `state`: what a process that comes in for a dead one receives, and a rank whose last step was not complete: objects with
-    state_dict() and load_state_dict(), the same on all ranks. Modules are those under DistributedDataParallel, which is made
-    anew in each round. `step`: how many steps are done, of a checkpoint. `backend`, `arguments`: of init_process_group().
+    state_dict() and load_state_dict(), the same on all ranks. Modules are those under DistributedDataParallel, which Round.ddp()
+    keeps; one that the body makes itself is made anew in each round. `step`: how many steps are done, of a checkpoint. `backend`, `arguments`: of init_process_group().
 
     A peer's death ends the `with` block by an exception that goes no further; the body begins again in the next round. Its own
     exceptions leave the loop as ever. With --spares a process waits here, without a rank, until it takes a dead one's place: what
@@ -80,10 +80,28 @@ class Round:
         self._state_of_block = None  # "done" or "left" when it has ended
         self._gloo_group = None  # the module, where this process is kept
         self._buffers = []  # (buffer, its value after the latest complete step)
+        self._wrapped = {}  # what ddp() has made, by id() of the module
+        self._is_synced = False  # this rank's parameters have been made those of the other ranks
+        self._is_common = False  # the same of all ranks of this round
+
+    def ddp(self, module, **arguments):
+        """DistributedDataParallel(module, **arguments): the same object in each round, so that compiled graphs and hooks stay. All
+        ranks call it in the same order. With static_graph=True it is made anew in each round."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        if self._is_common and not arguments.get("static_graph"):
+            made = self._wrapped.get(id(module)) or DistributedDataParallel(module, **{**arguments, "init_sync": False})
+            _begin_anew(made)
+        else:
+            made = DistributedDataParallel(module, **arguments)
+        self._wrapped[id(module)] = made
+        self._is_synced = True
+        return made
 
     def end_step(self):
         """The step is complete: parameters, optimizer and all other state are those after it."""
         self.step += 1
+        self._is_synced = True
         self._copy_buffers()
         self._raise_if_over()
 
@@ -117,7 +135,7 @@ class Round:
                     self._gloo_group.forget_groups()
                 dist.init_process_group(backend, **arguments)
             self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-            self.step = send_state(self._state, self.step, self._went_on)
+            self.step, self._is_common = send_state(self._state, self.step, self._went_on, self._is_synced)
         except Exception as error:
             if not self._leave(error):
                 raise
@@ -168,6 +186,17 @@ class Round:
         """What forward changes (batch norm's statistics) would count twice where a step is made again."""
         buffers = [buffer for part in self._state if hasattr(part, "buffers") for buffer in part.buffers()]
         self._buffers = [(buffer, buffer.detach().clone()) for buffer in buffers]
+
+
+def _begin_anew(ddp):
+    """After a step that was not completed, in a group of maybe another size, beside ranks whose `ddp` is new: the gradients are put
+    into buckets in the same order everywhere, until the second step brings the order of that step, as it does after a start."""
+    import torch.distributed as dist
+
+    ddp._update_process_group(dist.group.WORLD)
+    ddp.reducer._push_all_rebuilt_params()
+    ddp.reducer._rebuild_buckets()
+    ddp.reducer._reset_state()
 
 
 def _may_use_nccl(backend):

@@ -5,21 +5,23 @@ import io
 import pickle
 
 
-def send_state(state, step, went_on):
+def send_state(state, step, went_on, is_synced):
     """All ranks: the lowest rank with the most complete steps sends its `state` (objects with state_dict()) where one lacks it.
-    `went_on`: of two ranks with as many steps one whose process was there before counts. Returns the step that all are at."""
+    `went_on`: of two ranks with as many steps one whose process was there before counts. `is_synced`: this rank's parameters were once
+    made those of the other ranks. Returns the step that all are at, and whether all have the same parameters now."""
     import torch
     import torch.distributed as dist
 
-    mine = torch.tensor([2 * step + went_on], device=_device())
+    mine = torch.tensor([2 * step + went_on, is_synced], device=_device())
     all_ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(all_ranks, mine)
-    known = [int(one) for one in all_ranks]
+    known = [int(one[0]) for one in all_ranks]
     most = max(known)
     source = known.index(most)
     if min(known) < most:
         _broadcast(state, source, receives=known[dist.get_rank()] < most)
-    return most // 2
+    is_common = all(one[1] for one, place in zip(all_ranks, known) if place == most)
+    return most // 2, bool(is_common)
 
 
 def _broadcast(state, source, receives):
