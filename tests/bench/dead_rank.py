@@ -153,9 +153,13 @@ class Run:
             log.close()
 
 
+def environment():
+    """Of a launcher whose programs in Python are run by this Python."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]}
+
+
 def begin(commands, folder):
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": folder}
-    env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]
+    env = {**environment(), "XDG_RUNTIME_DIR": folder}
     return Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env)
 
 

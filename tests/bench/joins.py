@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A third node that joins two that train, and leaves again, many times: how long the others make no step.
 
-    tests/bench/joins.py [--joins 50] [--build build] [--json FILE]
+    tests/bench/joins.py [--joins 50] [--python] [--build build] [--json FILE]
 
 Three agents on this machine, of one rank each, train NetResDeep on synthetic images with Gloo and --nnodes 2:3. The third
 is started, trains for some steps, is ended by SIGTERM, and started again. Of each join, and of each end, the longest time
 between two steps of rank 0 is taken, from the start (the signal) until all ranks have made three steps together. At the end
 every epoch's samples are counted: each image exactly once, whatever the world's size was. The two nodes that stay must be the
 same processes all the time. Exit code 1 if one of these does not hold.
+
+--python: ranks of tests/e2e/kept_training.py instead, which is Python and uses ddprun.rounds(); no samples are counted. A rank that
+does not leave its round in time is killed, so that the two nodes' processes are not the same any more.
 """
 
 import argparse
@@ -24,7 +27,7 @@ import tempfile
 import threading
 import time
 
-from dead_rank import free_port, last_step, writers
+from dead_rank import environment, free_port, last_step, writers
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120  # seconds; a wait that is not over by then fails
@@ -60,22 +63,26 @@ class Steps:
 
 
 class Run:
-    def __init__(self, build, folder):
+    def __init__(self, build, folder, python):
         self.folder = folder
         self.output = pathlib.Path(folder, "run")
         flags = f"--nnodes 2:3 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port {free_port()} --insecure"
         flags += " --max-restarts 1000000 --last-call 0.1"
         training = f"--dataset synthetic --samples {SAMPLES} --epochs 100000 --batch-size 8 --model netresdeep --device cpu"
         training += f" --no-metrics --no-eval --log-samples --output-dir {self.output}"
-        self.command = [f"{build}/bin/ddprun", *flags.split(), "--node-rank"]
         self.training = [f"{build}/bin/train", *training.split()]
+        if python:
+            self.output.mkdir()
+            flags += " --preload torch"
+            self.training = [str(HERE.parent / "e2e" / "kept_training.py"), str(self.output), "1000000000"]
+        self.command = [f"{build}/bin/ddprun", *flags.split(), "--node-rank"]
         self.nodes = [self.start(0), self.start(1)]
 
     def start(self, node):
         with open(f"{self.folder}/node-{node}.log", "ab") as log:
             return subprocess.Popen(
                 [*self.command, str(node), *self.training],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": self.folder},
+                env={**environment(), "XDG_RUNTIME_DIR": self.folder},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -127,11 +134,12 @@ def describe(stalls, step):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--joins", type=int, default=50)
+    parser.add_argument("--python", action="store_true", help="ranks in Python, kept by ddprun.rounds()")
     parser.add_argument("--build", default=str(HERE.parents[1] / "build"))
     parser.add_argument("--json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="joins-") as folder:
-        run = Run(options.build, folder)
+        run = Run(options.build, folder, options.python)
         run.wait(lambda: min(run.steps(2)) >= 20, "twenty steps")
         healthy = writers(run.output)
         steps = Steps(run.output)
@@ -166,7 +174,7 @@ def main():
         }
         for name, value in report.items():
             print(f"{name}: {value}")
-        whole = samples_are_whole(run.output)
+        whole = options.python or samples_are_whole(run.output)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0 if stayed and whole else 1
