@@ -5,6 +5,7 @@ runs without ddprun goes on as ever: nothing here but launch fails for want of i
 
 from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
 from .failure_record import record
+from .kept_trainer import transformers_train
 from .launch import LaunchError, launch
 from .notices import on_notice
 from .notify import progress
@@ -26,6 +27,7 @@ __all__ = [
     "record",
     "rounds",
     "transformers_callback",
+    "transformers_train",
 ]
 
 # Where find_package(ddprun) finds the library that a wheel brings: cmake -DCMAKE_PREFIX_PATH="$(python -c 'import ddprun;

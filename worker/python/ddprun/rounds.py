@@ -22,7 +22,7 @@ class RoundBroken(RuntimeError):
     """The round is over: a rank has died, or left. Raised by Round.end_step()."""
 
 
-def rounds(*state, step=0, backend=None, **arguments):
+def rounds(*state, step=0, backend=None, _after_group=False, **arguments):
     """Gives a process group for each round; ends when the loop's body has come to its end on all ranks.
 
         for round in ddprun.rounds(model, optimizer, backend="gloo", step=first):
@@ -45,7 +45,7 @@ def rounds(*state, step=0, backend=None, **arguments):
     keeps from coming, and only TCP connections can be shut from here. All processes end and start again then, at `step`."""
     can_stay = not _may_use_nccl(backend)
     client = Rounds(on_broken=lambda: current._end_collectives())
-    current = Round(client, _Connections(), state, step, can_stay)
+    current = Round(client, _Connections(), state, step, can_stay, _after_group)
     is_parked = os.environ.pop("DDPRUN_PARKED", "") == "1"
     if can_stay or is_parked:
         if client.keep() and can_stay:
@@ -59,7 +59,7 @@ def rounds(*state, step=0, backend=None, **arguments):
             try:
                 yield current
             finally:
-                if current._state_of_block == "done":
+                if current._state_of_block == "done" and not _after_group:
                     current._destroy_groups()
             if current._state_of_block == "done":
                 return
@@ -71,11 +71,12 @@ def rounds(*state, step=0, backend=None, **arguments):
 class Round:
     """One process group. `step`: the number of complete steps; `rank`, `world_size`: of this round."""
 
-    def __init__(self, client, connections, state, step, can_stay=True):
+    def __init__(self, client, connections, state, step, can_stay=True, after_group=False):
         self.step = step
         self.rank = self.world_size = None
         self._client, self._connections, self._state = client, connections, state
         self._can_stay = can_stay  # in its process, when the round is over
+        self._after_group = after_group  # a process makes a group of its framework's before its first round
         self._went_on = False  # has been in a round before: its state counts for more than a new process's of the same step
         self._state_of_block = None  # "done" or "left" when it has ended
         self._gloo_group = None  # the module, where this process is kept
@@ -100,10 +101,14 @@ class Round:
 
     def end_step(self):
         """The step is complete: parameters, optimizer and all other state are those after it."""
-        self.step += 1
+        self.count_to(self.step + 1)
+        self._raise_if_over()
+
+    def count_to(self, step):
+        """end_step() of a framework whose loop asks nobody: the next collective fails where the round is over."""
+        self.step = step
         self._is_synced = True
         self._copy_buffers()
-        self._raise_if_over()
 
     def __enter__(self):
         return self
@@ -133,7 +138,8 @@ class Round:
                 self._raise_if_over()
                 if self._gloo_group:
                     self._gloo_group.forget_groups()
-                dist.init_process_group(backend, **arguments)
+                more = self._replace_group(backend) if self._after_group else {}
+                dist.init_process_group(backend, **arguments, **more)
             self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
             self.step, self._is_common = send_state(self._state, self.step, self._went_on, self._is_synced)
         except Exception as error:
@@ -143,6 +149,17 @@ class Round:
         self._went_on = True
         self._copy_buffers()
         return True
+
+    def _replace_group(self, backend):
+        """The frameworks' process group, which a new process has made before its first round and the others make here."""
+        import torch.distributed as dist
+
+        if not dist.is_initialized():
+            dist.init_process_group("gloo" if self._gloo_group else backend)
+        store = dist.PrefixStore("ddprun", dist.distributed_c10d._get_default_store())
+        place = {"store": store, "rank": dist.get_rank(), "world_size": dist.get_world_size()}
+        self._destroy_groups()
+        return place
 
     def _raise_if_over(self):
         if self._client.kept and self._client.broken():
