@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ddprun.transformers_train() under the real agent: ranks die, and the others go on in their processes."""
+"""ddprun.transformers_train() and accelerate_rounds() under the real agent: ranks die, and the others go on in their processes."""
 
 import os
 import pathlib
@@ -19,8 +19,8 @@ from kept_training import state_of
 sys.path.insert(0, PYTHON)
 from ddprun.kept_trainer import _KeptTraining  # noqa: E402
 
-PROGRAMS = {name: pathlib.Path(__file__).with_name(f"kept_{name}.py") for name in ("trainer",)}
-PRELOAD = {"trainer": "torch,transformers"}
+PROGRAMS = {name: pathlib.Path(__file__).with_name(f"kept_{name}.py") for name in ("trainer", "accelerate")}
+PRELOAD = {"trainer": "torch,transformers", "accelerate": "torch,accelerate"}
 
 
 @pytest.mark.nightly

@@ -5,6 +5,7 @@ runs without ddprun goes on as ever: nothing here but launch fails for want of i
 
 from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
 from .failure_record import record
+from .kept_accelerate import accelerate_rounds
 from .kept_trainer import transformers_train
 from .launch import LaunchError, launch
 from .notices import on_notice
@@ -19,6 +20,7 @@ __all__ = [
     "Round",
     "RoundBroken",
     "Rounds",
+    "accelerate_rounds",
     "accelerate_tracker",
     "launch",
     "lightning_callback",
