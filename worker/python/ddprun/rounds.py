@@ -156,6 +156,7 @@ class Round:
 
         if not dist.is_initialized():
             dist.init_process_group("gloo" if self._gloo_group else backend)
+        dist.barrier()  # a rank that is still connecting would meet the end of this group
         store = dist.PrefixStore("ddprun", dist.distributed_c10d._get_default_store())
         place = {"store": store, "rank": dist.get_rank(), "world_size": dist.get_world_size()}
         self._destroy_groups()
