@@ -14,7 +14,8 @@ import time
 VARIABLE = "DDPRUN_COLLECTIVE_WATCH"
 MODULE = "torch.distributed.distributed_c10d"
 LOOK_SECONDS = 1
-# Entries of NCCL are read with CUDA calls, which could disturb a program that records a CUDA graph: not while it moves.
+# Entries of ProcessGroupNCCL's own recorder are read with CUDA calls, which could disturb a program that records a CUDA graph:
+# not while it moves.
 NCCL_STALL_SECONDS = 10
 RETIRE_LOOKS, RETIRE_SECONDS = 5, 0.01
 HISTORY, DONE_MAX, BYTES_MAX = 6, 32, 4096  # of a group; kCollectivesDoneMax, kProgressMessageBytesMax
@@ -82,7 +83,8 @@ def name_of(entry):
 
 
 def is_done(entry):
-    """Gloo's entries say only that they are retired; NCCL's are retired too when their time is over."""
+    """Gloo's entries, and those of other backends that do not report an end, say only that they are retired; NCCL's are retired
+    too when their time is over, those of nccl2 not."""
     if entry["state"] == "completed":
         return True
     return entry["retired"] and not entry["profiling_name"].startswith("nccl:")
@@ -117,6 +119,46 @@ def failed_in_a_collective():
     return trace is not None and "torch/distributed/" in trace.tb_frame.f_code.co_filename
 
 
+class Recorders:
+    """c10d's flight recorders, from which a place is read. Gloo's groups write to one, those of the first ProcessGroupNCCL to
+    another. From PyTorch 2.15 on c10d itself records what other backends do, of which nccl2 is one: in one recorder for each
+    backend, by the name that the backend gives itself ("nccl2", though the group was made with "nccl")."""
+
+    def __init__(self, c10d, extension):
+        self.c10d = c10d
+        self.general = getattr(extension, "_dump_fr_trace_json", None)  # older versions have none of Gloo
+        self.nccl = getattr(extension, "_dump_nccl_trace_json", None)
+        self.backends = []
+        self.find()
+
+    def any(self):
+        return self.general is not None or self.nccl is not None
+
+    def find(self):
+        """The backends of groups that were made since."""
+        for group in list(getattr(self.c10d._world, "pg_flight_recorder_hooks", ())):
+            for device in group._device_types:
+                try:
+                    name = group._get_backend(device).name().replace(":", "_")  # as the recorder's name is made
+                except Exception:
+                    continue  # a backend without a name is not recorded
+                if name not in ("gloo", *self.backends) and "backend:" in (self.general.__doc__ or ""):
+                    self.backends.append(name)
+
+    def counters(self):
+        return self.dumps(False, with_nccl=True)
+
+    def entries(self, with_nccl):
+        return self.dumps(True, with_nccl)
+
+    def dumps(self, with_entries, with_nccl):
+        dumps = [self.general(with_entries, False)] if self.general else []
+        dumps += [self.general(with_entries, False, name) for name in self.backends]
+        if self.nccl and with_nccl:
+            dumps.append(self.nccl(with_entries, False))
+        return dumps
+
+
 class Watch:
     def __init__(self, c10d):
         # torch has imported all of them.
@@ -126,12 +168,9 @@ class Watch:
         import threading
 
         self.c10d, self.parse, self.timeout = c10d, json.loads, socket.timeout
-        extension = sys.modules["torch._C._distributed_c10d"]
-        # Gloo's groups write to one recorder, NCCL's to another. Older versions have none of Gloo.
-        names = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
-        self.recorders = [dump for dump in (getattr(extension, name, None) for name in names) if dump]
+        self.recorders = Recorders(c10d, sys.modules["torch._C._distributed_c10d"])
         self.path = os.environ.get("DDPRUN_NOTIFY_SOCKET")
-        if not self.recorders or not self.path:
+        if not self.recorders.any() or not self.path:
             return
         self.out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.out.setblocking(False)
@@ -160,7 +199,7 @@ class Watch:
         while not self.ended.is_set():
             try:
                 asked = self.is_asked()
-                counters = [dump(False, False) for dump in self.recorders]
+                counters = self.recorders.counters()
                 still = still + 1 if counters == before else 0
                 before = counters
                 if asked or still in (1, NCCL_STALL_SECONDS):
@@ -180,11 +219,10 @@ class Watch:
             return False
 
     def place(self, with_nccl):
-        place = Place(str(group) for group in self.c10d._world.pg_names.values())
-        for dump in self.recorders:
-            if dump.__name__ == "_dump_nccl_trace_json" and not with_nccl:
-                continue
-            for entry in self.parse(dump(True, False)).get("entries", ()):  # absent: there are none
+        self.recorders.find()
+        place = Place(str(group) for group in list(self.c10d._world.pg_names.values()))
+        for dump in self.recorders.entries(with_nccl):
+            for entry in self.parse(dump).get("entries", ()):  # absent: there are none
                 if entry["time_created_ns"] >= self.begun_ns:
                     place.add(entry)
         return place

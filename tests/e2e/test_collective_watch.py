@@ -3,16 +3,20 @@
 collective, from PyTorch's own flight recorder."""
 
 import json
+import os
 import pathlib
 import re
+import runpy
 import sys
 import time
+import types
 
 import pytest
 
-from conftest import DDPRUN, clean_environment, finish_all, free_port, run, start
+from conftest import DDPRUN, REPO, clean_environment, finish_all, free_port, run, start
 
 pytest.importorskip("torch")
+from torch_versions import each_version  # noqa: E402
 
 DEADLINE_S = 120
 WORLD = 4
@@ -24,7 +28,11 @@ import torch, torch.distributed as dist
 
 kinds, timeout = sys.argv[1].split(","), float(sys.argv[2])
 kind = kinds[int(os.environ["TORCHELASTIC_RESTART_COUNT"])]
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=timeout))
+backend = (sys.argv[3:] or ["gloo"])[0]
+if backend == "stand-in":
+    import stand_in_backend
+    stand_in_backend.register(backend)
+dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
 everyone = dist.new_group(timeout=datetime.timedelta(seconds=timeout))
 for _ in range(5):
     dist.all_reduce(torch.ones(3))
@@ -60,7 +68,7 @@ WARM = ("--preload", "torch")
 
 
 def environment(**variables):
-    return clean_environment(PYTHON_EXEC=sys.executable, OMP_NUM_THREADS="1", **variables)
+    return clean_environment(**{"PYTHON_EXEC": sys.executable, "OMP_NUM_THREADS": "1", **variables})
 
 
 def write(folder, text, name="program.py"):
@@ -102,10 +110,11 @@ def test_ranks_of_another_node_are_named_too(tmp_path):
         assert cause_of(tmp_path / f"verdict{rank}")["collectives"]["sentence"] == SENTENCES["asleep"]
 
 
-def test_a_hang_is_found_though_nothing_is_reported(tmp_path):
+@each_version()
+def test_a_hang_is_found_though_nothing_is_reported(tmp_path, python):
     command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, *WARM, "--hang-timeout", 3]
     command += ["--verdict-file", tmp_path / "verdict"]
-    done = run([*command, write(tmp_path, PROGRAM), "asleep", 600], env=environment())
+    done = run([*command, write(tmp_path, PROGRAM), "asleep", 600], env=environment(PYTHON_EXEC=python))
     assert done.returncode == 124, done.stderr
     cause = cause_of(tmp_path / "verdict")
     assert (cause["kind"], cause["rank"]) == ("worker_hung", 2)
@@ -119,6 +128,84 @@ def test_a_hang_is_found_though_nothing_is_reported(tmp_path):
     assert done.stderr.count("program.py:") > WORLD, "each rank's place in the program, and again in the verdict"
     assert "ddprun: with --log-dir all stacks are kept, in rank_R/stacks.txt\n" in done.stderr
     assert len(cause["hang"]["stack"]) > 20, "the verdict file has more"
+
+
+@each_version(since="2.15")
+def test_a_hang_is_found_in_the_recorder_of_nccl2(tmp_path, python):
+    """Where each backend has one; a GPU is not needed for a backend of that name."""
+    command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, *WARM, "--hang-timeout", 3, "--verdict-file", tmp_path / "verdict"]
+    variables = {"PYTHON_EXEC": python, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
+    done = run([*command, write(tmp_path, PROGRAM), "asleep", 600, "stand-in"], env=environment(**variables))
+    assert done.returncode == 124, done.stderr
+    cause = cause_of(tmp_path / "verdict")
+    assert (cause["kind"], cause["rank"]) == ("worker_hung", 2)
+    assert cause["collectives"]["sentence"] == SENTENCES["asleep"]
+
+
+def entry(profiling_name, number, created, state="scheduled", retired=False):
+    """As torch's recorders write it."""
+    return {
+        "process_group": ["0", "default_pg"], "collective_seq_id": number, "is_p2p": False, "profiling_name": profiling_name,
+        "time_created_ns": created, "state": state, "retired": retired, "input_dtypes": ["Float"], "input_sizes": [[256]],
+    }
+
+
+def dump_of(*entries):
+    return json.dumps({"version": "2.10", "entries": entries} if entries else {"version": "2.10"}).encode()
+
+
+@pytest.fixture
+def recorders(monkeypatch):
+    """What collective_watch.py reads of a torch whose recorders are given, of one whose groups have the backends named."""
+    import torch.distributed.distributed_c10d as c10d
+
+    monkeypatch.setenv("DDPRUN_COLLECTIVE_WATCH", "/none")
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(c10d, "_update_default_pg", c10d._update_default_pg)
+    watch = runpy.run_path(str(REPO / "launcher" / "collectives" / "collective_watch.py"), run_name="collective_watch")
+
+    def place(general, nccl, backends, with_nccl):
+        group = types.SimpleNamespace(
+            _device_types=list(range(len(backends))), _get_backend=lambda i: types.SimpleNamespace(name=lambda: backends[i])
+        )
+        world = types.SimpleNamespace(pg_flight_recorder_hooks=[group] if backends else [])
+        extension = types.SimpleNamespace(_dump_fr_trace_json=general, _dump_nccl_trace_json=nccl)
+        found = watch["Place"]()
+        for dump in watch["Recorders"](types.SimpleNamespace(_world=world), extension).entries(with_nccl):
+            for one in json.loads(dump).get("entries", ()):
+                found.add(one)
+        return found.message().decode().splitlines()
+
+    return place
+
+
+def test_each_backend_is_asked_for_its_own(recorders):
+    asked = []
+
+    def general(collectives, only_active, backend="gloo"):
+        """general(includeCollectives: bool, onlyActive: bool, backend: str = 'gloo')"""
+        asked.append(backend)
+        return {"gloo": dump_of(entry("gloo:barrier", 7, 5, retired=True)), "nccl2": dump_of(entry("nccl2:all_reduce", 4, 9))}[backend]
+
+    lines = recorders(general, lambda *_: dump_of(), ["gloo", "nccl2"], with_nccl=False)
+    assert asked == ["gloo", "nccl2"]
+    assert lines == ["WAITS=4 all_reduce 1024 float32 0", "LAST=7 barrier 1024 float32 0"]
+
+
+def test_the_first_nccl_has_its_own_where_it_is_asked_for(recorders):
+    """TORCH_DIST_USE_NCCL2=0, and PyTorch before 2.15, whose general recorder takes no name."""
+    def general(collectives, only_active):
+        """general(includeCollectives: bool, onlyActive: bool)"""
+        return dump_of()
+
+    done = entry("nccl:all_reduce", 3, 1, "completed", retired=True)
+    timed_out = entry("nccl:all_reduce", 4, 2, "started", retired=True)
+    for backends in ([], ["nccl2"]):  # the other: of a version that records it in the general one
+        assert recorders(general, lambda *_: dump_of(done, timed_out), backends, with_nccl=True) == [
+            "WAITS=4 all_reduce 1024 float32 0",
+            "LAST=3 all_reduce 1024 float32 0",
+        ]
+        assert recorders(general, lambda *_: dump_of(done, timed_out), backends, with_nccl=False) == ["WAITS="]
 
 
 def test_a_hang_is_found_over_two_nodes(tmp_path):

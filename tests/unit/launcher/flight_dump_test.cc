@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumps of PyTorch's flight recorder: those that PyTorch 2.11 has written (flight_dumps/), and ones
-// as NCCL's would be.
+// Dumps of PyTorch's flight recorder: those that PyTorch 2.11 and 2.15 have written
+// (flight_dumps/), and ones as those of NCCL's backends would be by PyTorch's source.
 #include "launcher/collectives/flight_dump.h"
 
 #include <gmock/gmock.h>
@@ -21,10 +21,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-std::string Recorded(int rank) {
-  std::ifstream in(
-      SourcePath("tests/unit/launcher/flight_dumps/rank" + std::to_string(rank) + ".pickle"),
-      std::ios::binary);
+std::string Recorded(int rank, const std::string& folder = "") {
+  std::ifstream in(SourcePath("tests/unit/launcher/flight_dumps/" + folder + "rank" +
+                              std::to_string(rank) + ".pickle"),
+                   std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -123,6 +123,16 @@ TEST(FlightDump, RecordedOnesNameTheRankThatIsMissing) {
             "all_reduce 3");
 }
 
+// Gloo's own, and those of c10d's hook, which records nccl2 (here: a backend of that name).
+TEST(FlightDump, ThoseOfPyTorch215NameTheRankThatIsMissing) {
+  for (const std::string folder : {"gloo-2.15/", "stand-in-2.15/"}) {
+    EXPECT_EQ(Sentence({Recorded(0, folder), Recorded(1, folder), Recorded(2, folder)}),
+              "ranks 0-1 wait in all_reduce 4 (1 KiB float32); rank 2 has not begun it: its last "
+              "was all_reduce 3")
+        << folder;
+  }
+}
+
 TEST(FlightDump, ARecordedOneIsReadInFull) {
   const CollectivePlace place = PlaceOf(Recorded(0));
   ASSERT_TRUE(place.waits.has_value());
@@ -155,6 +165,18 @@ TEST(FlightDump, WhatTimedOutIsRetiredAndNotDone) {
       PlaceOf(DumpOf({{1}, {.number = 2, .state = "started", .retired = true}}));
   ASSERT_TRUE(place.waits.has_value());
   EXPECT_EQ(place.waits->number, 2);
+}
+
+// nccl2's end of a collective is "completed"; one that timed out is neither that nor retired.
+TEST(FlightDump, Nccl2SaysWhatIsOverAndLeavesTheRestScheduled) {
+  for (const char* name : {"nccl2:all_reduce", "nccl-lazy:all_reduce"}) {
+    const CollectivePlace place = PlaceOf(DumpOf(
+        {{.name = name, .retired = true}, {.number = 2, .state = "scheduled", .name = name}}));
+    ASSERT_TRUE(place.waits.has_value()) << name;
+    EXPECT_EQ(*place.waits, (Collective{"0", 2, "all_reduce", 1024, "float32"}));
+    EXPECT_THAT(place.last,
+                testing::ElementsAre(Collective{"0", 1, "all_reduce", 1024, "float32"}));
+  }
 }
 
 TEST(FlightDump, TheOldestOneIsWaitedForWhateverItsPlaceInTheRing) {
