@@ -34,6 +34,30 @@ def raise_in_rank_1():
     time.sleep(600)
 
 
+def raise_while_rank_0_is_deaf(path):
+    if rank() == 0:
+        wait_deaf(path)
+    while not os.path.exists(f"{path}.0"):
+        time.sleep(0.01)
+    raise ValueError("while rank 0 waits")
+
+
+def kill_rank_1(number):
+    if rank() == 1:
+        os.kill(os.getpid(), number)
+    time.sleep(600)
+
+
+def interrupt_rank_1():
+    if rank() == 1:
+        raise KeyboardInterrupt
+    time.sleep(600)
+
+
+def large(size):
+    return bytes(size)
+
+
 def exit_in_rank_1(code):
     if rank() == 1:
         sys.exit(code)

@@ -206,7 +206,7 @@ def test_mutants_still_apply():
 
 def test_files_with_nightly_tests_are_registered_as_such():
     registered = set(re.findall(r"ddprun_add_pytest\((\w+)[^)]*MARKED_NIGHTLY", (REPO / "tests/e2e/CMakeLists.txt").read_text()))
-    marked = re.compile(r"pytest\.mark\.nightly")
+    marked = re.compile(r"pytest\.mark\.nightly|@each_version\(")
     found = {path.stem.removeprefix("test_") for path in (REPO / "tests/e2e").glob("test_*.py") if marked.search(path.read_text())}
     assert found - {"tree"} == registered
 

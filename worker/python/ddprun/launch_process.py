@@ -10,6 +10,17 @@ import subprocess
 import sys
 import threading
 
+# Python's flags -X NAME, as the environment variables that do the same.
+_X_VARIABLES = {
+    "dev": "PYTHONDEVMODE", "faulthandler": "PYTHONFAULTHANDLER", "importtime": "PYTHONPROFILEIMPORTTIME",
+    "int_max_str_digits": "PYTHONINTMAXSTRDIGITS", "no_debug_ranges": "PYTHONNODEBUGRANGES", "perf": "PYTHONPERFSUPPORT",
+    "pycache_prefix": "PYTHONPYCACHEPREFIX", "tracemalloc": "PYTHONTRACEMALLOC", "utf8": "PYTHONUTF8",
+    "warn_default_encoding": "PYTHONWARNDEFAULTENCODING",
+}
+_FLAG_VARIABLES = {
+    "debug": "PYTHONDEBUG", "dont_write_bytecode": "PYTHONDONTWRITEBYTECODE", "no_user_site": "PYTHONNOUSERSITE",
+    "optimize": "PYTHONOPTIMIZE", "safe_path": "PYTHONSAFEPATH", "verbose": "PYTHONVERBOSE",
+}
 _LOOK_SECONDS = 1  # whether ddprun has ended, if something else holds its output open
 _READ_BYTES = 65536
 _KEPT_BYTES = 4096  # of the end of stderr, for the sentence of a failure without a verdict
@@ -48,10 +59,8 @@ class LaunchProcess:
         for stream in streams.values():
             with contextlib.suppress(AttributeError, OSError, ValueError):  # None, closed
                 stream.flush()
-        # The workers load what this Python has pickled.
-        environment = {**os.environ, "PYTHON_EXEC": sys.executable}
         pipes = {name: subprocess.PIPE for name in relays}
-        self._process = subprocess.Popen(self._command, env=environment, bufsize=0, **pipes)
+        self._process = subprocess.Popen(self._command, env=_environment(), bufsize=0, **pipes)
         self._errors = relays.get("stderr")
         for name, relay in relays.items():
             self._selector.register(getattr(self._process, name), selectors.EVENT_READ, relay)
@@ -96,6 +105,27 @@ class LaunchProcess:
         for pipe in (self._process.stdout, self._process.stderr) if self._process else ():
             if pipe is not None:
                 pipe.close()
+
+
+def _environment():
+    """The workers load what this Python has pickled, in a Python that was started with the same flags (-O, -W, -X ...). These travel as
+    variables, because on a worker's command line -I and -E would make it ignore what the launcher itself puts in PYTHONPATH."""
+    environment = dict(os.environ)
+    if sys.flags.ignore_environment:
+        environment = {name: value for name, value in environment.items() if not name.startswith("PYTHON") or name.startswith("PYTHON_")}
+    for flag, variable in _FLAG_VARIABLES.items():
+        if number := int(getattr(sys.flags, flag, 0)):
+            environment[variable] = str(number)
+    for option, variable in _X_VARIABLES.items():
+        if (value := sys._xoptions.get(option)) is not None:
+            environment[variable] = "1" if value is True else value
+    warnings = [option for option in sys.warnoptions if "," not in option]  # which that variable cannot have
+    if sys.flags.dev_mode and "default" in warnings:
+        warnings.remove("default")  # the development mode's own
+    if warnings:
+        environment["PYTHONWARNINGS"] = ",".join(warnings)
+    environment["PYTHON_EXEC"] = sys.executable
+    return environment
 
 
 def _is_terminal(stream, fd):

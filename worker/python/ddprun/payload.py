@@ -6,6 +6,7 @@
 """
 
 import contextlib
+import importlib.util
 import os
 import pickle
 import sys
@@ -25,6 +26,9 @@ def write_call(folder, function, args):
         data = _by_value(function, args, str(error))
     if _MAIN in data:
         source = _source_of_main()
+        if hasattr(sys, "ps1") and importlib.util.find_spec("cloudpickle"):
+            # An interactive session, and be it one that has a file: what was typed is not in it (`python -i FILE`, VS Code's cells).
+            source = None
         if source is None:
             data = _by_value(function, args, "it is of a notebook or an interactive session, from which no other process can import it")
     path = [os.path.abspath(entry) for entry in sys.path]  # "" is the current folder
