@@ -23,8 +23,10 @@ v1::StoreOp ToProto(StoreOp op) {
 
 absl::StatusOr<StoreOp> FromProto(v1::StoreOp message) {
   if (message.verb() <= v1::StoreOp::VERB_UNSPECIFIED || message.verb() > v1::StoreOp::Verb_MAX) {
-    return absl::InvalidArgumentError(absl::StrCat("store verb ", static_cast<int>(message.verb()),
-                                                   " is not known to this version"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("store verb ", static_cast<int>(message.verb()),
+                     " is not known to this version; install the same "
+                     "ddprun on all nodes"));
   }
   StoreOp op;
   op.verb = static_cast<StoreVerb>(message.verb());

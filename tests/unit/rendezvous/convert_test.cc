@@ -257,6 +257,8 @@ TEST(ConvertTest, StoreBatches) {
   EXPECT_EQ(refused[0].id, 8u);
   EXPECT_EQ(refused[1].id, 9u);
   EXPECT_EQ(refused[1].result.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused[1].result.status.message(),
+            "store verb 0 is not known to this version; install the same ddprun on all nodes");
 
   const StoreHello hello{"run", "node", 3, {4, 1ull << 60}};
   EXPECT_EQ(FromProto(ToProto(hello)), hello);

@@ -128,6 +128,22 @@ TEST_F(TcpStoreSessionTest, ABarrierOfWhatIsNoNumberEndsTheConnection) {
   EXPECT_EQ(one.session.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Within protocol 5 a service may lack the verb: it refuses that operation, and the stream goes on.
+TEST_F(TcpStoreSessionTest, ABarrierThatTheServiceDoesNotKnowEndsTheConnectionWithItsSentence) {
+  TcpStoreSession session(kRound);
+  session.Receive(kHello + Barrier("/b", 2));
+  const auto add = session.TakeRequests();
+  ASSERT_EQ(add.at(0).op->verb, StoreVerb::kAdd);
+  StoreResult first;
+  first.number = 1;
+  session.Answer(add.at(0).id, first);
+  const auto wait = session.TakeRequests();
+  ASSERT_EQ(wait.at(0).op->verb, StoreVerb::kWaitCount);
+  session.Answer(wait.at(0).id, ErrorResult(absl::InvalidArgumentError("store verb 16 is new")));
+  EXPECT_EQ(session.status().message(), "store verb 16 is new");
+  EXPECT_FALSE(session.wants_input());
+}
+
 TEST_F(TcpStoreSessionTest, EachVerbHasItsReply) {
   EXPECT_EQ(Ask(Request(13, "abcd")), "abcd");                               // PING
   EXPECT_EQ(Ask(Request(1, Text("/k"), Text("v"))), "");                     // SET
