@@ -187,12 +187,12 @@ def under_torchrun(case, folder):
 
 
 class Runs:
-    """What became of the cases: each is run once, two at a time, when it is first asked for or announced. `answers` may know
-    torchrun's side of a case (torchrun_answers.py)."""
+    """What became of the cases: each is run once, two at a time, when it is first asked for or announced. `torchruns(case, ours,
+    folder)` tells torchrun's side of a case, by its versions (torchrun_answers.py)."""
 
-    def __init__(self, folder, answers):
+    def __init__(self, folder, torchruns):
         self._folder = folder
-        self._answers = answers
+        self._torchruns = torchruns
         self._pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
         self._runs = {}
 
@@ -201,15 +201,16 @@ class Runs:
             if case.name not in self._runs:
                 self._runs[case.name] = self._pool.submit(self._run, case)
 
-    def __call__(self, case):
+    def __call__(self, case, version):
+        """(ours, theirs). theirs is None where nobody here can tell it."""
         self.announce([case])
-        return self._runs[case.name].result()
+        ours, theirs = self._runs[case.name].result()
+        return ours, theirs[version]
 
     def _run(self, case):
         folder = self._folder / re.sub(r"\W+", "_", case.name)
         ours = Side(case, [DDPRUN], folder / "ddprun").finish()
-        theirs = self._answers.seen(case, folder / "alone") or under_torchrun(case, folder / "torchrun")
-        return ours, theirs
+        return ours, self._torchruns(case, folder)
 
     def close(self):
         self._pool.shutdown(cancel_futures=True)

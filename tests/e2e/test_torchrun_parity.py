@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Python worker finds under torchrun and under ddprun, field by field: flags, variables, and all that a process
 inherits. What is not the same is a row of launcher/TORCHRUN.md, and each row is a difference that is really there.
-torchrun's side is stored (torchrun_answers.py), and held against torchrun at night."""
+torchrun's side is stored for several versions (torchrun_answers.py), and held against torchrun at night."""
 
 import os
 import re
 
 import pytest
-from conftest import REPO, clean_environment, processes_of_this_session
+from conftest import DDPRUN, REPO, clean_environment, processes_of_this_session, run
 from side_by_side import Runs, differences, fields, under_torchrun
-from torchrun_answers import Answers
+from torch_versions import pythons
+from torchrun_answers import (
+    STORED,
+    VERSIONS,
+    Answers,
+    flags_of_help,
+    help_of,
+    long_flags,
+    of_all_versions,
+    with_python,
+    without_launcher,
+)
 from torchrun_cases import CASES, STATED
-from torchrun_covers import FLAGS, LATER_FLAGS, READ, SET, WRONG, case_named, names_torchrun_flags
+from torchrun_covers import FLAGS, LATER_FLAGS, LAUNCH_FLAGS, READ, SET, WRONG, case_named
 
 LETTERS = {"--redirects": "-r", "--tee": "-t", "--module": "-m"}
 # What all workers of a round must agree on, or they do not meet.
@@ -29,16 +40,24 @@ PAGE = " ".join(TEXT.split())
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, request):
-    runs = Runs(tmp_path_factory.mktemp("runs"), Answers())
+    runs = Runs(tmp_path_factory.mktemp("runs"), of_all_versions)
     parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     runs.announce(given["case"] for given in parameters if "case" in given)
     yield runs
     runs.close()
 
 
+def both(runs, case, version):
+    ours, theirs = runs(case, version)
+    if theirs is None:
+        pytest.skip("none of the listed versions is installed here")  # for a case that depends on the number of CPUs
+    return ours, theirs
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_workers_find_the_same(runs, case):
-    ours, theirs = runs(case)
+def test_workers_find_the_same(runs, case, version):
+    ours, theirs = both(runs, case, version)
     nodes = len(case.nodes)
     assert theirs.codes == [0] * nodes, theirs.errors
     assert ours.codes == [0] * nodes, ours.errors
@@ -63,27 +82,45 @@ def test_workers_find_the_same(runs, case):
 CHOSEN = re.compile(r"environment\.(MASTER_PORT|TORCHELASTIC_RUN_ID|TORCHELASTIC_ERROR_FILE|TORCHELASTIC_TIMER_FILE)|stdin")
 
 
+INSTALLED = [version for version in VERSIONS if version in pythons()]
+
+
 @pytest.mark.nightly
+@pytest.mark.parametrize("version", INSTALLED)
 @pytest.mark.parametrize("answered", CASES, ids=str)
-def test_the_stored_answers_are_those_of_torchrun(tmp_path, answered):
-    answers, live = Answers(), under_torchrun(answered, tmp_path / "torchrun")
+def test_the_stored_answers_are_those_of_torchrun(tmp_path, answered, version):
+    answers = Answers(version)
+    live = under_torchrun(with_python(answered, answers.python()), tmp_path / "torchrun")
     if os.environ.get("DDPRUN_REFRESH_ANSWERS"):
         answers.refresh(answered, live, tmp_path / "refreshed")
-    stored = answers.seen(answered, tmp_path / "alone")
-    assert stored is not None, "torchrun_answers.json has no answers of this torch and machine: DDPRUN_REFRESH_ANSWERS=1 writes them"
+    stored = answers.seen(answered, *without_launcher(answered, tmp_path / "alone", answers.python()), answers.python())
+    assert stored is not None, f"{answers.file} has no answers of this case and machine: DDPRUN_REFRESH_ANSWERS=1 writes them"
     assert stored.codes == live.codes, live.errors
     assert [d for d in differences(stored, live) if answered.compares(d.field) and not CHOSEN.fullmatch(d.field)] == []
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", INSTALLED)
+def test_the_stored_help_is_that_of_torchrun(version):
+    answers = Answers(version)
+    assert answers.stored["help"] == help_of(answers.python())
+
+
 def test_a_restart_has_another_port(runs):
     """torchrun's workers find the keys of the round before in their store."""
-    ours, theirs = runs(case_named("a restart of two nodes"))
+    ours, theirs = both(runs, case_named("a restart of two nodes"), STORED[-1])
     ports = [{worker["environment"]["MASTER_PORT"] for worker in seen.workers[0]} for seen in (ours, theirs)]
     assert [len(of_side) for of_side in ports] == [2, 1]
 
 
+def seen_in_all_versions(runs):
+    """(case, ours, theirs)"""
+    sides = [(case, *runs(case, version)) for case in CASES for version in VERSIONS]
+    return [(case, ours, theirs) for case, ours, theirs in sides if theirs is not None]
+
+
 def test_every_stated_difference_is_on_the_page_and_there(runs):
-    found = [d for case in CASES for d in differences(*runs(case)) if case.compares(d.field)]
+    found = [d for case, *sides in seen_in_all_versions(runs) for d in differences(*sides) if case.compares(d.field)]
     for stated in STATED:
         assert stated.words in PAGE, f"launcher/TORCHRUN.md does not say: {stated.words}"
         if stated.everywhere:
@@ -91,13 +128,38 @@ def test_every_stated_difference_is_on_the_page_and_there(runs):
 
 
 def test_every_flag_of_torchrun_has_a_case():
-    assert names_torchrun_flags() == set(FLAGS), "torchrun's own list of flags against torchrun_covers.py"
+    assert long_flags(Answers("2.11.0").stored["help"]) == set(FLAGS), "torchrun's own list of flags against torchrun_covers.py"
+    assert long_flags(Answers(STORED[-1]).stored["help"]) == {*FLAGS, *LATER_FLAGS}
     assert not FLAGS.keys() & LATER_FLAGS.keys()
 
 
-@pytest.mark.parametrize("flag", [*FLAGS, *LATER_FLAGS])
+# What a flag that takes a value is given. {}: any of the values that the help lists.
+VALUES = {
+    "--nnodes": "1", "--nproc-per-node": "1", "--rdzv-backend": "c10d", "--rdzv-endpoint": "127.0.0.1:0", "--rdzv-id": "job",
+    "--rdzv-conf": "timeout=9", "--max-restarts": "1", "--monitor-interval": "0.5", "--event-log-handler": "console", "--role": "trainer",
+    "--log-dir": "/dev/null", "--redirects": "3", "--tee": "0:1", "--local-ranks-filter": "0", "--duplicate-stdout-filters": "a",
+    "--duplicate-stderr-filters": "a", "--node-rank": "0", "--master-addr": "127.0.0.1", "--master-port": "29500",
+    "--local-addr": "127.0.0.1", "--logs-specs": "default", "--signals-to-handle": "SIGTERM", "--shutdown-timeout": "30",
+    "--log-line-prefix-template": "[${rank}]:", "-r": "3", "-t": "3",
+}
+
+
+@pytest.mark.parametrize("version", STORED)
+def test_every_flag_of_torchruns_help_is_accepted(version):
+    flags = flags_of_help(Answers(version).stored["help"])
+    assert len(flags) > 50, flags
+    for flag, word in flags.items():
+        values = re.fullmatch(r"\{(.*)\}", word)
+        name = flag if flag in VALUES else flag.replace("_", "-")
+        for value in values[1].split(",") if values else [VALUES[name]] if word else [None]:
+            given = [flag, *([value] if word else [])]
+            done = run([DDPRUN, "--dry-run", *given, "/bin/true"])
+            assert done.returncode == 0, (given, done.stderr)
+
+
+@pytest.mark.parametrize("flag", [*FLAGS, *LAUNCH_FLAGS, *LATER_FLAGS])
 def test_the_cover_of_a_flag_is_there(flag):
-    covers = {**FLAGS, **LATER_FLAGS}[flag]
+    covers = {**FLAGS, **LAUNCH_FLAGS, **LATER_FLAGS}[flag]
     assert f"`{flag}`" in PAGE, f"launcher/TORCHRUN.md has no row of {flag}"
     assert covers
     for cover in covers:
@@ -158,10 +220,10 @@ def test_the_page_says_nothing_that_nobody_checks():
 def test_every_variable_that_workers_find_has_a_case(runs):
     """Those of the workers that their launcher was not started with, or with another value."""
     found = set()
-    for case in CASES:
+    for case, *sides in seen_in_all_versions(runs):
         if case.before:
             continue  # a shell sets variables of its own
-        for side in runs(case):
+        for side in sides:
             given = clean_environment(**case.variables)
             for workers in side.workers.values():
                 environment = workers[0]["environment"]

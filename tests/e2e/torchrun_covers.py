@@ -3,7 +3,7 @@
 
 from torchrun_cases import CASES
 
-# From 2.11's own parser; test_torchrun_parity.py asks that parser whether these are all.
+# Those of 2.11; test_torchrun_parity.py asks its help whether these are all.
 FLAGS = {
     "--nnodes": ["two nodes", "two nodes of three"],
     "--nproc-per-node": ["two nodes of unlike size", "as many workers as there are", "as many workers as CPUs"],
@@ -36,9 +36,13 @@ FLAGS = {
     "--virtual-local-rank": ["virtual local ranks", "test_gpus.py::test_virtual_local_ranks_are_torchruns"],
 }
 
-# Of torch.distributed.launch, and of 2.12 to 2.15: by their documented meaning where 2.11 has them not.
-LATER_FLAGS = {
+# Of torch.distributed.launch.
+LAUNCH_FLAGS = {
     "--use-env": ["torch.distributed.launch", "test_torchrun_parity_ends.py::test_a_local_rank_as_an_argument"],
+}
+
+# Of 2.12 to 2.15, beside those of 2.11.
+LATER_FLAGS = {
     "--shutdown-timeout": ["test_torchrun_parity_ends.py::test_a_time_to_end"],
     "--log-line-prefix-template": [
         "test_torchrun_parity_ends.py::test_a_prefix_of_2_14",
@@ -148,14 +152,3 @@ def case_named(name):
     assert len(found) == 1, f"{len(found)} cases are called {name!r}"
     return found[0]
 
-
-def names_torchrun_flags():
-    """The long names with `-` of torch.distributed.run's parser."""
-    from torch.distributed.run import get_args_parser
-
-    flags = set()
-    for action in get_args_parser()._actions:
-        long = [name for name in action.option_strings if name.startswith("--")]
-        if long and action.dest != "help":
-            flags.add(next((name for name in long if "_" not in name), long[0]))
-    return flags
