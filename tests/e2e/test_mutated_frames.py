@@ -2,6 +2,7 @@
 """Mutated frames of TCPStore's protocol at the listeners of running agents harm nobody."""
 
 import contextlib
+import os
 import pathlib
 import random
 import socket
@@ -136,7 +137,7 @@ class GoodClient(threading.Thread):
 
 def memory_mb(pid):
     pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096 / 1e6
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def descriptors(pid):

@@ -2,6 +2,8 @@
 // ddprun-rendezvous in a process of its own.
 #pragma once
 
+#include <unistd.h>
+
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -42,7 +44,7 @@ class ServiceProgram {
     std::ifstream file("/proc/" + std::to_string(pid()) + "/statm");
     std::size_t pages = 0;
     file >> pages >> pages;
-    return pages * 4096;
+    return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   }
 
  private:

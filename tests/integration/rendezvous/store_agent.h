@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <fstream>
@@ -20,7 +21,7 @@ inline std::size_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t pages = 0;
   file >> pages >> pages;
-  return pages * 4096;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 class StoreAgentTest : public ::testing::Test {
