@@ -22,6 +22,9 @@ die() {
   die "DDPRUN_TORCH_VERSION is $torch_version, which deploy/torch/ has no list of; name one of ${torch_versions[*]}, or a Python" \
     "that has another torch: DDPRUN_PYTHON"
 
+# Prints the packages of section $1 of deploy/packages.txt.
+packages_of() { sed -n "/^\[$1\]\$/,/^\[/{/^[^#[]/p}" "$repo/deploy/packages.txt"; }
+
 # Whether $1 is a Python whose torch is built for CUDA and of a version that will do; prints the folder of that torch.
 # Reads torch/version.py instead of importing torch, which takes seconds.
 torch_dir_of() {

@@ -7,17 +7,19 @@
 #   deploy/setup.sh                   what building and running need
 #   deploy/setup.sh --test            what the tests need as well
 #   deploy/setup.sh --book            what deploy/book.sh needs as well (mkdocs-material, 160 MB)
+#   deploy/setup.sh --aarch64         what deploy/wheel.sh aarch64 needs as well (compiler, libraries and qemu-user, 190 MB)
 #   deploy/setup.sh --torch 2.11.0    with another torch than the latest that deploy/common.sh names
 #
 # Environment: DDPRUN_CACHE_DIR (default ~/.cache/ddprun), DDPRUN_TORCH_VERSION (as --torch, and the other scripts build with
 # that version), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use instead of the wheel in the cache).
 set -euo pipefail
 
-with_tests=0 with_book=0
+with_tests=0 with_book=0 with_aarch64=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --test) with_tests=1 with_book=1 ;;
     --book) with_book=1 ;;
+    --aarch64) with_aarch64=1 ;;
     --torch)
       export DDPRUN_TORCH_VERSION=${2:?deploy/setup.sh: --torch needs a version after it, for instance 2.11.0}
       shift
@@ -27,16 +29,13 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     *)
-      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book and --torch VERSION" >&2
+      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book, --aarch64 and --torch VERSION" >&2
       exit 1
       ;;
   esac
   shift
 done
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-# Prints the packages of section $1 of deploy/packages.txt.
-packages_of() { sed -n "/^\[$1\]\$/,/^\[/{/^[^#[]/p}" "$repo/deploy/packages.txt"; }
 
 # Prints the packages that are wanted and not installed.
 missing_packages() {
@@ -184,6 +183,7 @@ if [ "$with_tests" = 1 ]; then
   python3 "$repo/deploy/wheel/prometheus.py" || say "without these sources deploy/wheel.sh makes no wheel, and its test fails"
 fi
 [ "$with_book" = 0 ] || install_book_tools
+[ "$with_aarch64" = 0 ] || "$repo/deploy/aarch64/unpack.sh" "$cache/aarch64"
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 [ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"
 say "ready: python $(find_python), LibTorch in $(torch_dir_of "$(find_python)")"

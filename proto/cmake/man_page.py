@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the manual page of a program, made from its own --help and that of its commands, so that neither is written twice.
 
-    man_page.py PROGRAM VERSION
+    man_page.py PROGRAM VERSION [EMULATOR ...]      the emulator runs a program of another processor
 
 Help is a `Usage:` line, paragraphs, headings that end in `:`, and two-column lists, which are indented by two spaces.
 """
@@ -18,9 +18,11 @@ CONTINUED = re.compile(r"^ {6,}(\S.*)$")
 # CLI11 repeats these words where the list itself says as much.
 NOISE = re.compile(r"\{false\}|:FLOAT in \[.*?\]|:INT in \[.*?\]|:TEXT\b")
 
+EMULATOR = sys.argv[3:]
+
 
 def help_of(program, *command):
-    done = subprocess.run([program, *command, "--help"], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([*EMULATOR, program, *command, "--help"], stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 
