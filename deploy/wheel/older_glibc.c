@@ -18,52 +18,60 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef __x86_64__
-#error "the wheel is for x86-64 only: add this processor's jump and its glibc's first version here"
+/* FIRST: the version of what this processor's first glibc had. A jump and not a call, so that no argument list has to be known. */
+#if defined(__x86_64__)
+#define FIRST "GLIBC_2.2.5"
+#define NP "GLIBC_2.12"
+#define JUMP(name) "endbr64\n jmp *older_" #name "@GOTPCREL(%rip)\n"
+#elif defined(__aarch64__)
+#define FIRST "GLIBC_2.17"
+#define NP FIRST
+#define JUMP(name) "hint #34\n adrp x16, :got:older_" #name "\n ldr x16, [x16, :got_lo12:older_" #name "]\n br x16\n" /* bti c */
+#else
+#error "the wheel is for x86-64 and aarch64: add this processor's jump and its glibc's first version here"
 #endif
 
-/* A jump and not a call, so that no argument list has to be known. */
 #define OLDER(name, version)                                    \
-  __asm__(".pushsection .text.older_" #name ",\"ax\",@progbits\n" \
+  __asm__(".pushsection .text.older_" #name ",\"ax\",%progbits\n" \
           ".symver older_" #name "," #name "@" version "\n"     \
           ".globl " #name "\n.hidden " #name "\n"               \
-          ".type " #name ",@function\n"                         \
-          #name ": endbr64\n jmp *older_" #name "@GOTPCREL(%rip)\n" \
+          ".type " #name ",%function\n"                         \
+          #name ": " JUMP(name)                                 \
           ".size " #name ",.-" #name "\n"                       \
           ".popsection\n")
 
-OLDER(__pthread_key_create, "GLIBC_2.2.5");
-OLDER(dladdr, "GLIBC_2.2.5");
-OLDER(dlclose, "GLIBC_2.2.5");
-OLDER(dlerror, "GLIBC_2.2.5");
-OLDER(dlopen, "GLIBC_2.2.5");
-OLDER(dlsym, "GLIBC_2.2.5");
-OLDER(hypot, "GLIBC_2.2.5");
-OLDER(pthread_attr_setstacksize, "GLIBC_2.2.5");
+OLDER(__pthread_key_create, FIRST);
+OLDER(dladdr, FIRST);
+OLDER(dlclose, FIRST);
+OLDER(dlerror, FIRST);
+OLDER(dlopen, FIRST);
+OLDER(dlsym, FIRST);
+OLDER(hypot, FIRST);
+OLDER(pthread_attr_setstacksize, FIRST);
 OLDER(pthread_cond_clockwait, "GLIBC_2.30");
-OLDER(pthread_create, "GLIBC_2.2.5");
-OLDER(pthread_detach, "GLIBC_2.2.5");
-OLDER(pthread_getspecific, "GLIBC_2.2.5");
-OLDER(pthread_join, "GLIBC_2.2.5");
-OLDER(pthread_key_create, "GLIBC_2.2.5");
-OLDER(pthread_key_delete, "GLIBC_2.2.5");
-OLDER(pthread_mutex_trylock, "GLIBC_2.2.5");
-OLDER(pthread_mutexattr_destroy, "GLIBC_2.2.5");
-OLDER(pthread_mutexattr_init, "GLIBC_2.2.5");
-OLDER(pthread_mutexattr_settype, "GLIBC_2.2.5");
-OLDER(pthread_once, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_destroy, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_init, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_rdlock, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_tryrdlock, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_trywrlock, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_unlock, "GLIBC_2.2.5");
-OLDER(pthread_rwlock_wrlock, "GLIBC_2.2.5");
-OLDER(pthread_setname_np, "GLIBC_2.12");
-OLDER(pthread_setspecific, "GLIBC_2.2.5");
-OLDER(pthread_sigmask, "GLIBC_2.2.5");
+OLDER(pthread_create, FIRST);
+OLDER(pthread_detach, FIRST);
+OLDER(pthread_getspecific, FIRST);
+OLDER(pthread_join, FIRST);
+OLDER(pthread_key_create, FIRST);
+OLDER(pthread_key_delete, FIRST);
+OLDER(pthread_mutex_trylock, FIRST);
+OLDER(pthread_mutexattr_destroy, FIRST);
+OLDER(pthread_mutexattr_init, FIRST);
+OLDER(pthread_mutexattr_settype, FIRST);
+OLDER(pthread_once, FIRST);
+OLDER(pthread_rwlock_destroy, FIRST);
+OLDER(pthread_rwlock_init, FIRST);
+OLDER(pthread_rwlock_rdlock, FIRST);
+OLDER(pthread_rwlock_tryrdlock, FIRST);
+OLDER(pthread_rwlock_trywrlock, FIRST);
+OLDER(pthread_rwlock_unlock, FIRST);
+OLDER(pthread_rwlock_wrlock, FIRST);
+OLDER(pthread_setname_np, NP);
+OLDER(pthread_setspecific, FIRST);
+OLDER(pthread_sigmask, FIRST);
 
-/* The kernel's struct stat is glibc's on this processor. */
+/* The kernel's struct stat is glibc's on these processors. */
 int stat(const char* path, struct stat* to) { return (int)syscall(SYS_newfstatat, AT_FDCWD, path, to, 0); }
 int lstat(const char* path, struct stat* to) {
   return (int)syscall(SYS_newfstatat, AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW);
@@ -155,7 +163,7 @@ static void Construct(int argc, char** argv, char** environment) {
 }
 
 typedef int Main(int, char**, char**);
-__asm__(".symver older_start,__libc_start_main@GLIBC_2.2.5");
+__asm__(".symver older_start,__libc_start_main@" FIRST);
 extern int older_start(Main*, int, char**, Constructor*, void (*)(void), void (*)(void), void*);
 
 int __libc_start_main(Main* program, int argc, char** argv, Constructor* construct, void (*destroy)(void),

@@ -26,8 +26,10 @@ sys.path.insert(0, str(HERE.parent))
 import pack_bundle  # noqa: E402
 import sbom  # noqa: E402
 from pack_bundle import fail, needed_by, output_of  # noqa: E402
+from relink import SYSROOT  # noqa: E402
 
-TAG = "py3-none-manylinux_2_31_x86_64"
+TAG = "py3-none-manylinux_2_31_{machine}"
+MACHINES = {62: "x86_64", 183: "aarch64"}  # by the number in an ELF file (EM_X86_64, EM_AARCH64)
 # Into the bin of the environment, into ddprun/bin of the package, and into ddprun/bin/torch-VERSION.
 IN_BIN = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "ddprun-metrics.so")
 IN_PACKAGE = ("ddprun-plot",)
@@ -37,7 +39,7 @@ OPTIONAL = ("libddprun_cuda.so",)  # of a build without CUDA
 COPIED = ("libisal.so.2",)
 # Of glibc, the compiler, LibTorch's side; whatever else a file asks for would be missing elsewhere.
 FOUND_ELSEWHERE = re.compile(
-    r"(ld-linux-x86-64|lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|gomp|torch_\w+|c10\w*|nccl|cudart))\.so[.\d]*$"
+    r"(ld-linux-(x86-64|aarch64)|lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|gomp|torch_\w+|c10\w*|nccl|cudart))\.so[.\d]*$"
 )
 DOCUMENTS = {"launcher/ddprun.1": "man/man1/ddprun.1", "launcher/ddpctl.1": "man/man1/ddpctl.1",
              "launcher/ddprun-stacks.1": "man/man1/ddprun-stacks.1",
@@ -63,11 +65,18 @@ Classifier: Programming Language :: C++
 Classifier: Programming Language :: Python :: 3
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Requires-Python: >=3.9
-Provides-Extra: train
-Requires-Dist: torch{torch}; extra == "train"
-Description-Content-Type: text/markdown
+{extra}Description-Content-Type: text/markdown
 
 """
+EXTRA = """\
+Provides-Extra: train
+Requires-Dist: torch{torch}; extra == "train"
+"""
+
+
+def machine_of(path):
+    """The processor that the program is for, as Python's tags name it."""
+    return MACHINES[int.from_bytes(path.read_bytes()[18:20], "little")]
 
 
 def programs(build, relinked):
@@ -75,7 +84,7 @@ def programs(build, relinked):
     scripts, files = f"ddprun-{pack_bundle.project_version()}.data/scripts", {}
     torches = [f"torch-{version}" for version in pack_bundle.builds_by_torch(build)]
     for folder, source, names in (
-        (scripts, relinked, IN_BIN), ("ddprun/bin", relinked, IN_PACKAGE),
+        (scripts, relinked, IN_BIN), ("ddprun/bin", relinked, IN_PACKAGE if torches else ()),
         *((f"ddprun/bin/{torch}", relinked / torch, FOR_TORCH) for torch in torches),
     ):
         for name in names:
@@ -126,21 +135,23 @@ def requirement(versions):
     return ",".join([f">={major}.{oldest}", f"<{major}.{minor + 1}", *without])
 
 
-def information(build, relinked, copied, moment):
+def information(build, relinked, copied, tag, moment):
     """{path in dist-info: bytes}, all but RECORD."""
     version, packages = pack_bundle.project_version(), packages_in(relinked, copied)
+    torches = pack_bundle.builds_by_torch(build)
     files = {"licenses/LICENSE": (REPO / "LICENSE").read_bytes()}
     for package, _ in sorted(packages):
-        files[f"licenses/{package}"] = pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
+        files[f"licenses/{package}"] = pathlib.Path(f"{SYSROOT}/usr/share/doc", package, "copyright").read_bytes()
     names = sorted(name.removeprefix("licenses/") for name in files)
-    head = METADATA.format(version=version, torch=requirement(pack_bundle.builds_by_torch(build)), licences="\n".join(f"License-File: {name}" for name in names))
+    extra = EXTRA.format(torch=requirement(torches)) if torches else ""
+    head = METADATA.format(version=version, extra=extra, licences="\n".join(f"License-File: {name}" for name in names))
     files["METADATA"] = head.encode() + (HERE / "README.md").read_bytes()
-    files["WHEEL"] = f"Wheel-Version: 1.0\nGenerator: deploy/wheel.sh\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode()
-    files["sboms/ddprun.spdx.json"] = sbom.document(version, packages, moment)
+    files["WHEEL"] = f"Wheel-Version: 1.0\nGenerator: deploy/wheel.sh\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+    files["sboms/ddprun.spdx.json"] = sbom.document(version, packages, tag.rpartition("_31_")[2], moment)
     return files
 
 
-def contents(build, relinked, moment):
+def contents(build, relinked, tag, moment):
     """{path in the wheel: (bytes, executable)}."""
     version = pack_bundle.project_version()
     elf, copied = programs(build, relinked)
@@ -151,10 +162,12 @@ def contents(build, relinked, moment):
     for path in (REPO / "worker" / "python" / "ddprun").glob("*.py"):
         files[f"ddprun/{path.name}"] = (path.read_bytes(), False)
     for source, target in DOCUMENTS.items():
+        if source == "worker/train.1" and not pack_bundle.builds_by_torch(build):
+            continue
         if not (build / source).exists():
             fail(f"{build / source} is not there; build all targets and run deploy/wheel.sh again")
         files[f"ddprun-{version}.data/data/share/{target}"] = ((build / source).read_bytes(), False)
-    for name, data in information(build, relinked, copied, moment).items():
+    for name, data in information(build, relinked, copied, tag, moment).items():
         files[f"ddprun-{version}.dist-info/{name}"] = (data, False)
     return files
 
@@ -183,11 +196,12 @@ def write(path, files, moment):
 def main():
     build, relinked, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
     moment, version = pack_bundle.commit_time(), pack_bundle.project_version()
-    files = contents(build, relinked, moment)
+    tag = TAG.format(machine=machine_of(relinked / "ddprun"))
+    files = contents(build, relinked, tag, moment)
     name = f"ddprun-{version}.dist-info/RECORD"
     files[name] = (record(files, name), False)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"ddprun-{version}-{TAG}.whl"
+    path = folder / f"ddprun-{version}-{tag}.whl"
     write(path, files, moment)
     size = path.stat().st_size / 2**20
     print(f"ddprun: {path} has {size:.1f} MB", file=sys.stderr)

@@ -31,7 +31,9 @@ LIMITS = {"GLIBC": (2, 31), "GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12)}
 # system's. The others bring their own.
 PROGRAMS = {"ddprun": False, "ddpctl": False, "ddprun-rendezvous": False, "ddprun-stacks": False, "train": True,
             "ddprun-plot": False, "libddprun_cuda.so": True, "ddprun-metrics.so": False}
-LIBRARIES = ("/usr/lib/", "/lib/")
+# Where the system's libraries are: in a folder, where the build is for another processor (deploy/aarch64/cross.sh).
+SYSROOT = os.environ.get("DDPRUN_SYSROOT", "")
+LIBRARIES = (f"{SYSROOT}/usr/lib/", f"{SYSROOT}/lib/")
 # In the place of these is the archive of prometheus.py.
 PROMETHEUS = ("prometheus-cpp-pull", "prometheus-cpp-core")
 # Archives of the system name no others, so what these need is said here, as arguments of pkg-config.

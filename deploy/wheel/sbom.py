@@ -24,15 +24,18 @@ def entry(name, version, licence, reference):
     }
 
 
-def of_debian(name, version):
+DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def of_debian(name, version, machine):
     """The package URL."""
-    return f"pkg:deb/debian/{name}@{version.replace(':', '%3A').replace('+', '%2B')}?arch=amd64"
+    return f"pkg:deb/debian/{name}@{version.replace(':', '%3A').replace('+', '%2B')}?arch={DEBIAN_MACHINES[machine]}"
 
 
-def document(version, packages, moment):
+def document(version, packages, machine, moment):
     """The bytes; packages: {(Debian's package, version): SPDX's relationship}."""
     # The terms of each are in the wheel; Debian's files name them in words, not in SPDX's identifiers.
-    entries = [entry(name, number, "NOASSERTION", of_debian(name, number)) for name, number in sorted(packages)]
+    entries = [entry(name, number, "NOASSERTION", of_debian(name, number, machine)) for name, number in sorted(packages)]
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", identifier("ddprun"))]
     relations += [(identifier("ddprun"), how, identifier(name)) for (name, _), how in sorted(packages.items())]
     content = {

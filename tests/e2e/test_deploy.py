@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from conftest import REPO, TRAIN, clean_environment, kept_cache, run, torch_folder
+from conftest import BUILD, REPO, TRAIN, clean_environment, kept_cache, run, torch_folder
 
 SETUP = REPO / "deploy" / "setup.sh"
 FETCH = REPO / "deploy" / "fetch-data.sh"
@@ -174,3 +174,27 @@ def test_config_yaml_is_what_train_prints():
     assert text.split("\n\n", 1)[1] == done.stdout
     again = run([TRAIN, "--config", REPO / "deploy" / "config.yaml", "--print-config"])
     assert again.stdout == done.stdout, again
+
+
+def test_the_wheel_for_aarch64_is_without_train_and_its_compiler_is_named(tmp_path):
+    wheel = REPO / "deploy" / "wheel.sh"
+    both = run([wheel, "every-torch", "aarch64"])
+    assert both.returncode == 1 and len(both.stderr.splitlines()) == 1 and "train is not in that of aarch64" in both.stderr, both
+    other = run([wheel, "--build", BUILD, "aarch64"])
+    assert other.returncode == 1 and "is a build for x86_64 and a wheel for aarch64 is asked for" in other.stderr, other
+    (tmp_path / "CMakeCache.txt").write_text("DDPRUN_AARCH64_ROOT:PATH=/x\n")
+    without = run([wheel, "--build", tmp_path, "aarch64"], env=clean_environment(DDPRUN_CACHE_DIR=str(tmp_path)))
+    assert without.returncode == 1 and len(without.stderr.splitlines()) == 1, without
+    assert f"{tmp_path}/aarch64 has no compiler for aarch64; run deploy/setup.sh --aarch64" in without.stderr
+    toolchain = REPO / "deploy" / "aarch64" / "toolchain.cmake"
+    command = ["cmake", "-S", REPO, "-B", tmp_path / "b", "-G", "Ninja", "--toolchain", toolchain, f"-DDDPRUN_AARCH64_ROOT={tmp_path}/none"]
+    done = run(command)
+    assert done.returncode == 1 and "run deploy/setup.sh --aarch64" in done.stderr.replace("\n  ", " "), done.stderr
+
+
+def test_packages_for_aarch64_that_cannot_be_had_leave_nothing_behind(tmp_path):
+    fake(tmp_path, "apt-get", "echo 'E: Unable to fetch some archives' >&2; exit 100\n")
+    done = run([REPO / "deploy" / "aarch64" / "unpack.sh", tmp_path / "root"], env=clean_environment(PATH=f"{tmp_path}:/usr/bin:/bin"))
+    assert done.returncode == 1, done
+    assert "E: Unable to fetch some archives" in done.stderr and "check the network" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "root").exists() and not (tmp_path / "root.part").exists()

@@ -109,7 +109,7 @@ def train():
     arguments = sys.argv[1:]
     programs = _programs()
     if not programs:
-        _fail("train", f"{HERE} has no train: this is not a wheel of ddprun; install one, or build train from the sources")
+        _fail("train", f"{HERE} has no train: of ddprun's wheels only that for x86-64 brings it; build train from the sources")
     torch, source = _find_torch(arguments, programs)
     version = _version_of(torch)
     if version is None:
