@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -47,9 +48,11 @@ void Mirror(const torch::jit::Module& script, torch::nn::Module& module) {
   }
 }
 
-// An error of the interpreter begins with lines of the program and ends with what went wrong.
+// An error of the interpreter begins with lines of the program and ends with what went wrong, or,
+// with LibTorch 2.15, with the C++ frames of that.
 std::string LastLine(const std::exception& error) {
   std::string text = error.what();
+  text.resize(std::min(text.size(), text.find("\nException raised from ")));
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   const auto end = text.rfind('\n');
   return end == std::string::npos ? text : text.substr(end + 1);
