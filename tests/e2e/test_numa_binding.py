@@ -9,6 +9,7 @@ import builtins
 import collections
 import contextlib
 import dataclasses
+import inspect
 import io
 import os
 import random
@@ -17,6 +18,7 @@ import types
 from unittest import mock
 
 import pytest
+import torch
 import torch.numa.binding as torch_numa
 from conftest import BUILD, DDPRUN, SHELL_DDPRUN, run
 
@@ -113,6 +115,10 @@ def write_machine(root, machine):
         write(root, f"sys/bus/pci/devices/0000:{index:02x}:00.0/numa_node", node)
 
 
+# Until torch 2.13 of CUDA alone, and called so.
+DEVICE_INDEX = next(iter(inspect.signature(torch_numa._get_logical_cpus_to_bind_to).parameters))
+
+
 @contextlib.contextmanager
 def torch_sees(root, machine, allowed):
     real_open, real_listdir = builtins.open, os.listdir
@@ -137,6 +143,9 @@ def torch_sees(root, machine, allowed):
         mock.patch("os.listdir", listdir),
         mock.patch("os.sched_getaffinity", lambda pid: set(allowed)),
         mock.patch("torch.cuda.device_count", lambda: len(machine.gpus)),
+        mock.patch("torch.accelerator.is_available", lambda: True),
+        mock.patch("torch.accelerator.device_count", lambda: len(machine.gpus)),
+        mock.patch("torch.accelerator.current_accelerator", lambda: torch.device("cuda")),
         mock.patch("torch.cuda.get_device_properties", properties),
     ):
         yield
@@ -148,7 +157,7 @@ def torch_binds(root, machine, allowed, mode, workers):
     with torch_sees(root, machine, allowed):
         try:
             bound = [
-                torch_numa._get_logical_cpus_to_bind_to(gpu_index=rank, numa_options=options)
+                torch_numa._get_logical_cpus_to_bind_to(**{DEVICE_INDEX: rank}, numa_options=options)
                 for rank in range(workers)
             ]
         except (RuntimeError, ValueError, ZeroDivisionError):
