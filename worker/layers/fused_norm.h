@@ -2,7 +2,9 @@
 // Batch norm in training together with ReLU and a shortcut, on CPUs: fewer passes over the
 // activations than one operation after the other makes, and less kept for backward. The roundings
 // are those of ATen's batch_norm, relu, add and their backwards
-// (aten/src/ATen/native/cpu/batch_norm_kernel.cpp), so the results are the same bits.
+// (aten/src/ATen/native/cpu/batch_norm_kernel.cpp), so the results are the same bits; but from
+// LibTorch 2.13 on the gradient of x in channels after the last multiple of eight, which has one
+// rounding more there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
