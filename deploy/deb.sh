@@ -3,7 +3,7 @@
 # Packages for the Debian or Ubuntu that this runs on: ddprun, ddprun-train, and libddprun-dev once there is a library.
 #
 #   deploy/deb.sh [--output FOLDER] [every-torch]   default: build/; train and libddprun for the torch that is built with, or for
-#                           every one that deploy/common.sh names (each 15 minutes of two cores)
+#                           every one that deploy/common.sh names (each 11 CPU minutes)
 #   --build FOLDER          packs what is built there; sets nothing up and builds nothing
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -261,7 +261,7 @@ def torch_version_of(build):
 
 
 def builds_by_torch(build):
-    """{version of torch: build folder}, oldest first: this one, and those for other versions in it (common.sh: build_for_torch)."""
+    """{version of torch: build folder}, oldest first: this one, and those for other versions in it (common.sh: build_every_torch)."""
     found = {torch_version_of(folder): folder for folder in [*build.glob("torch-*"), build] if (folder / "bin" / "train").exists()}
     return dict(sorted(found.items(), key=lambda pair: [int(number) for number in pair[0].split(".")]))
 

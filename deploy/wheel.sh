@@ -4,7 +4,7 @@
 # or newer. No torch is needed but for train.
 #
 #   deploy/wheel.sh [--output FOLDER] [every-torch]   default: build/; train for the torch that is built with, or for every one
-#                           that deploy/common.sh names (each 15 minutes of two cores)
+#                           that deploy/common.sh names (each 11 CPU minutes)
 #   deploy/wheel.sh [--output FOLDER] aarch64         for Linux on aarch64: all but train, cross-built in build/aarch64
 #   --build FOLDER          packs what is built there; sets nothing up and builds nothing
 set -euo pipefail

@@ -114,6 +114,10 @@ def torch_folder():
     return re.search(r"^DDPRUN_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1]
 
 
+# Every version of torch that deploy/common.sh names, oldest first.
+TORCHES = re.search(r"^torch_versions=\(([^)]*)\)", (REPO / "deploy" / "common.sh").read_text(), re.MULTILINE)[1].split()
+
+
 def torch_minor():
     """Major and minor version of the build's LibTorch, "2.15"."""
     text = (pathlib.Path(torch_folder()) / "version.py").read_text()

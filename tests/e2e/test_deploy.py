@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from conftest import BUILD, REPO, TRAIN, clean_environment, kept_cache, run, torch_folder
+from conftest import BUILD, REPO, TORCHES, TRAIN, clean_environment, kept_cache, run, torch_folder
 
 SETUP = REPO / "deploy" / "setup.sh"
 FETCH = REPO / "deploy" / "fetch-data.sh"
@@ -93,10 +93,9 @@ def test_a_torch_that_nobody_has_tried_is_used_and_one_line_says_so(python_with_
 
 @pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
 def test_another_torch_than_the_one_that_was_asked_for_is_not_used(python_with_torch, tmp_path):
-    newest = re.search(r"(\S+)\)$", (REPO / "deploy" / "common.sh").read_text().split("torch_versions=")[1].splitlines()[0])[1]
-    env = clean_environment(DDPRUN_PYTHON=str(python_with_torch("2.12.0+cu130")), DDPRUN_TORCH_VERSION=newest)
+    env = clean_environment(DDPRUN_PYTHON=str(python_with_torch("2.12.0+cu130")), DDPRUN_TORCH_VERSION=TORCHES[-1])
     done = run([SETUP], env=env)
-    assert done.returncode == 1 and f"has no torch {newest} for CUDA" in done.stderr, done.stderr
+    assert done.returncode == 1 and f"has no torch {TORCHES[-1]} for CUDA" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("script", [SETUP, FETCH])

@@ -5,11 +5,10 @@ import importlib.metadata
 import re
 
 import pytest
-from conftest import REPO
+from conftest import REPO, TORCHES
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TORCHES = re.search(r"^torch_versions=\(([^)]*)\)", (REPO / "deploy" / "common.sh").read_text(), re.MULTILINE)[1].split()
 LISTS = [*sorted((REPO / "deploy").glob("requirements-*.txt")), *sorted((REPO / "deploy" / "torch").iterdir())]
 BOOK = REPO / "deploy" / "requirements-book.txt"  # for an environment of its own
 

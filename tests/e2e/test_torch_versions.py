@@ -11,10 +11,9 @@ import sys
 import zipfile
 
 import pytest
-from conftest import REPO, TRAIN, clean_environment, run
+from conftest import REPO, TORCHES, TRAIN, clean_environment, run
+from torch_versions import CACHE
 
-VERSIONS = re.search(r"^torch_versions=\(([^)]*)\)", (REPO / "deploy" / "common.sh").read_text(), re.MULTILINE)[1].split()
-CACHE = pathlib.Path(os.environ.get("DDPRUN_CACHE_DIR") or os.path.expanduser("~/.cache/ddprun"))
 SIZE_MAX = 80 << 20
 STEPS = 20
 WORK = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "512", "--batch-size", "16", "--no-eval", "--log-every", "1",
@@ -34,7 +33,7 @@ def wheel(tmp_path_factory):
 def venvs(wheel, tmp_path_factory):
     """{version: its venv}, with torch and what that needs from the cache, where setup.sh has put it."""
     made = {}
-    for version in VERSIONS:
+    for version in TORCHES:
         folder = made[version] = tmp_path_factory.mktemp("venv") / version
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
         (packages,) = folder.glob("lib/python3*/site-packages")
@@ -71,19 +70,19 @@ def tensors(path):
 def test_the_wheel_has_a_train_and_a_library_for_each_version(wheel):
     assert wheel.stat().st_size <= SIZE_MAX
     names = zipfile.ZipFile(wheel).namelist()
-    for version in VERSIONS:
+    for version in TORCHES:
         minor = version.rpartition(".")[0]
         assert {f"ddprun/bin/torch-{minor}/train", f"ddprun/lib/ddprun/torch-{minor}/libddprun.a"} <= set(names)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", TORCHES)
 def test_two_ranks_train(venvs, version, tmp_path):
     done = train(venvs[version], tmp_path / "out", "--max-steps", 4)
     assert len(re.findall(r"batch \d+/\d+ loss", done.stdout)) == 8, done.stdout
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["world_size"] == 2
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", TORCHES)
 def test_a_program_is_built_upon_the_library(venvs, version, tmp_path):
     venv = venvs[version]
     prefix = call(venv, "python", "-c", "import ddprun; print(ddprun.cmake_prefix_path)").stdout.strip()
@@ -95,7 +94,7 @@ def test_a_program_is_built_upon_the_library(venvs, version, tmp_path):
     assert losses and losses[-1] < losses[0], done.stdout
 
 
-@pytest.mark.parametrize(("first", "second"), [(VERSIONS[0], VERSIONS[-1]), (VERSIONS[-1], VERSIONS[0])])
+@pytest.mark.parametrize(("first", "second"), [(TORCHES[0], TORCHES[-1]), (TORCHES[-1], TORCHES[0])])
 def test_one_version_goes_on_with_the_others_checkpoint(venvs, first, second, tmp_path):
     """The same bits, or nearly: a version may add in another order."""
     saving = ["--checkpoint-every", STEPS // 2, "--max-steps", STEPS]
