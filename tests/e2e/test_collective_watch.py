@@ -46,6 +46,7 @@ if dist.get_rank() == 2:
     elif kind == "group":
         dist.all_reduce(torch.ones(256), group=everyone)
     elif kind == "done":
+        time.sleep(1)  # what leaves while others still read its part of all_reduce 5 breaks that one
         sys.exit(0)
 else:
     dist.all_reduce(torch.ones(256))
@@ -78,8 +79,9 @@ def write(folder, text, name="program.py"):
 
 
 def simplified(sentence):
-    """Gloo aborts the process that receives more than it expects, one of ranks 0, 1 and 3, which says nothing any more."""
-    return re.sub("where ranks? [013], [13] have called|where rank [013] has called|where ranks 0-1 have called", "where RANKS called", sentence)
+    """Gloo aborts the process that receives more than it expects, one of ranks 0, 1 and 3, which says nothing any more; on a busy
+    machine it may have said where it is before."""
+    return re.sub(r"(?<=2 KiB float32\) )where ranks? ([013]|[01], 3|0-1|0-1, 3) (has|have) called", "where RANKS called", sentence)
 
 
 def cause_of(verdict):
@@ -229,15 +231,16 @@ def test_each_round_of_forked_workers_says_which_rank_differed(tmp_path):
     kinds = list(SENTENCES)
     command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, *WARM, "--max-restarts", len(kinds) - 1]
     command += ["--event-log", tmp_path / "events", "--verdict-file", tmp_path / "verdict"]
-    done = run([*command, write(tmp_path, PROGRAM), ",".join(kinds), 3], env=environment())
+    done = run([*command, write(tmp_path, PROGRAM), ",".join(kinds), 6], env=environment())
+    print(done.stderr)
     assert done.returncode != 0
     events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
-    said = [event["collectives"] for event in events if event["event"] == "round.broken"][: len(kinds) - 1]
-    for sentence in said:
-        assert f"; collectives: {sentence}" in done.stderr
+    said = [event.get("collectives", "") for event in events if event["event"] == "round.broken"][: len(kinds) - 1]
     said.append(cause_of(tmp_path / "verdict")["collectives"]["sentence"])
+    assert {kind: simplified(sentence) for kind, sentence in zip(kinds, said)} == SENTENCES
+    for sentence in said[:-1]:
+        assert f"; collectives: {sentence}" in done.stderr
     assert f"collectives: {said[-1]}" in done.stderr
-    assert {kind: simplified(sentence) for kind, sentence in zip(kinds, said)} == SENTENCES, done.stderr
 
 
 DIES = """
