@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two Python ranks until their first Gloo all-reduce: ddprun, ddprun --preload torch, and torchrun, in turn, in one run.
+"""Two Python ranks until their first optimizer step, after an all-reduce over Gloo: ddprun, ddprun --preload torch, and torchrun, in turn, in one run.
 
     tests/bench/warm_start.py [--repeats 7] [--json FILE]
 
-start: from the command until both ranks have done the all-reduce. warm: the same from the end of the fork server's
-imports. restart: from the kill -9 of rank 1 until the ranks of the next round have done it. Seconds: the median with the
+start: from the command until both ranks have made the step. warm: the same from the end of the fork server's
+imports. restart: from the kill -9 of rank 1 until the ranks of the next round have made it. Seconds: the median with the
 least and the most seen. Run it with the Python that has torch (deploy/setup.sh prints it).
 """
 
@@ -35,13 +35,16 @@ COMMANDS = {
     ],
 }
 # Imported last by the fork server: when it is ready.
-PRELOADED = "import pathlib, time\n(pathlib.Path(__file__).parent / 'ready').write_text(str(time.monotonic()))\n"
+PRELOADED = "import pathlib, time, torch._dynamo\n(pathlib.Path(__file__).parent / 'ready').write_text(str(time.monotonic()))\n"
 PROGRAM = """
 import os, pathlib, signal, time
 import torch
 import torch.distributed as dist
 dist.init_process_group("gloo")
-dist.all_reduce(torch.ones(1))
+weight = torch.ones(1, requires_grad=True)
+weight.grad = torch.ones(1)
+dist.all_reduce(weight.grad)
+torch.optim.SGD([weight], lr=0.1).step()
 now = time.monotonic()
 restarts, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
 part = pathlib.Path(__file__).parent / f"{restarts}.{rank}.part"
@@ -54,13 +57,13 @@ dist.destroy_process_group()
 
 
 def wait_for_ranks(folder, restarts, process):
-    """[(time, pid)] of the ranks, once all have done the all-reduce."""
+    """[(time, pid)] of the ranks, once all have made the step."""
     end = time.monotonic() + PATIENCE
     paths = [folder / f"{restarts}.{rank}.done" for rank in range(RANKS)]
     while not all(path.exists() for path in paths):
         if time.monotonic() > end or process.poll() is not None:
             process.terminate()
-            sys.exit(f"{process.args} has no all-reduce: {process.communicate(timeout=PATIENCE)[1]}")
+            sys.exit(f"{process.args} makes no step: {process.communicate(timeout=PATIENCE)[1]}")
         time.sleep(LOOK)
     return [(float(when), int(pid)) for when, pid in (path.read_text().split() for path in paths)]
 

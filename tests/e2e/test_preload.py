@@ -222,3 +222,17 @@ def test_ranks_that_are_forked_from_torch(folder):
         assert len({number for rank in drawn for number in rank}) == 4, drawn
     assert results[0] == results[1]
     assert len(imports(folder)) == 3  # two cold workers, one server
+
+
+def test_the_first_optimizer_finds_what_it_imports(folder):
+    """torch.optim leaves 900 modules to the moment in which a program makes its first optimizer."""
+    program = write(
+        folder,
+        "import sys, torch\n"
+        "before = set(sys.modules)\n"
+        "torch.optim.AdamW([torch.ones(2, requires_grad=True)])\n"
+        "print('new:', *sorted(set(sys.modules) - before))\n",
+    )
+    done = ddprun(folder, "--preload", "torch", program)
+    assert done.returncode == 0, done.stderr
+    assert "[0] new:\n" in done.stdout
