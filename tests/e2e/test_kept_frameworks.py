@@ -19,8 +19,8 @@ from kept_training import state_of
 sys.path.insert(0, PYTHON)
 from ddprun.kept_trainer import _KeptTraining  # noqa: E402
 
-PROGRAMS = {name: pathlib.Path(__file__).with_name(f"kept_{name}.py") for name in ("trainer", "accelerate")}
-PRELOAD = {"trainer": "torch,transformers", "accelerate": "torch,accelerate"}
+PROGRAMS = {name: pathlib.Path(__file__).with_name(f"kept_{name}.py") for name in ("trainer", "accelerate", "lightning")}
+PRELOAD = {"trainer": "torch,transformers", "accelerate": "torch,accelerate", "lightning": "torch,pytorch_lightning"}
 
 
 @pytest.mark.nightly
@@ -47,7 +47,7 @@ def test_killed_ranks_leave_no_trace(tmp_path, name, spares):
 def test_another_number_of_ranks_is_refused():
     class Trainer:
         model = types.SimpleNamespace(load_state_dict=lambda state: None)
-        _load_from_checkpoint = _load_scaler = _load_optimizer_and_scheduler = _load_rng_state = None
+        _load_from_checkpoint = _load_scaler = _load_optimizer_and_scheduler = _load_rng_state = _maybe_log_save_evaluate = None
 
         def add_callback(self, callback):
             pass

@@ -6,6 +6,7 @@ runs without ddprun goes on as ever: nothing here but launch fails for want of i
 from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
 from .failure_record import record
 from .kept_accelerate import accelerate_rounds
+from .kept_lightning import lightning_fit
 from .kept_trainer import transformers_train
 from .launch import LaunchError, launch
 from .notices import on_notice
@@ -24,6 +25,7 @@ __all__ = [
     "accelerate_tracker",
     "launch",
     "lightning_callback",
+    "lightning_fit",
     "on_notice",
     "progress",
     "record",

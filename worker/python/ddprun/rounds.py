@@ -22,7 +22,7 @@ class RoundBroken(RuntimeError):
     """The round is over: a rank has died, or left. Raised by Round.end_step()."""
 
 
-def rounds(*state, step=0, backend=None, _after_group=False, **arguments):
+def rounds(*state, step=0, backend=None, _after_group=False, _keeps_group=False, **arguments):
     """Gives a process group for each round; ends when the loop's body has come to its end on all ranks.
 
         for round in ddprun.rounds(model, optimizer, backend="gloo", step=first):
@@ -59,7 +59,7 @@ def rounds(*state, step=0, backend=None, _after_group=False, **arguments):
             try:
                 yield current
             finally:
-                if current._state_of_block == "done" and not _after_group:
+                if current._state_of_block == "done" and not (_after_group or _keeps_group):
                     current._destroy_groups()
             if current._state_of_block == "done":
                 return
