@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that are killed while two nodes of two ranks train: how soon all ranks have made their next step.
 
-    tests/bench/dead_rank.py [--kills 200] [--spares 1] [--peer-kills 5] [--python] [--seed 1] [--build build] [--json FILE]
+    tests/bench/dead_rank.py [--kills 200] [--spares 1] [--peer torchft] [--peer-kills 5] [--python [PROGRAM]] [--seed 1]
+        [--build build] [--json FILE]
 
 The nodes are two agents on this machine, which train NetResDeep on synthetic images with Gloo. A random rank gets
 SIGKILL; the time is taken from there until every rank has done the step that was in flight. Beside it torchrun with the same
-network and batch in Python, whose workers are all started anew. What the workers write (samples-RANK.jsonl, and the same of
-the peer) is looked at every two milliseconds.
+network and batch in Python, whose workers are all started anew, or torchft with replicas of one rank and the network of --python. What
+the workers write (samples-RANK.jsonl, and the same of the peer) is looked at every two milliseconds.
 
---python: ranks of tests/e2e/kept_training.py instead, which is Python and uses ddprun.rounds(). They train to a last step, and the
-network and optimizer must have the bits of a run in which nobody was killed.
+--python: ranks of tests/e2e/kept_training.py instead, which is Python and uses ddprun.rounds(); --python trainer, accelerate or lightning:
+two ranks of kept_trainer.py and the like. They train to a last step, and network and optimizer must have the bits of a run in which
+nobody was killed.
 """
 
 import argparse
@@ -30,8 +32,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120  # seconds; a wait that is not over by then fails
 LOOK = 0.002
+NODES = 2
 RANKS = 4
 STEP = re.compile(rb'"step": (\d+)')
+PID = re.compile(rb'"pid": (\d+)')
 
 
 def peer(folder):
@@ -69,13 +73,49 @@ def peer(folder):
                 os.replace(f"{saved}.new", saved)
 
 
+def torchft_peer(folder, rank, lighthouse):
+    """A replica of torchft, of one rank: the network of tests/e2e/kept_training.py."""
+    import datetime
+
+    import torch
+    import torch.nn.functional as F
+    import torchft
+    from torch import nn
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.GroupNorm(2, 16), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(784, 10))
+    plain = torch.optim.AdamW(net.parameters(), lr=0.001)
+
+    def load(state):
+        net.load_state_dict(state["net"])
+        plain.load_state_dict(state["optimizer"])
+
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    limit = datetime.timedelta(seconds=5)
+    manager = torchft.Manager(
+        pg=torchft.ProcessGroupGloo(timeout=limit), min_replica_size=1, load_state_dict=load,
+        state_dict=lambda: {"net": net.state_dict(), "optimizer": plain.state_dict()}, replica_id=f"replica_{rank}", rank=0, world_size=1,
+        store_addr="127.0.0.1", store_port=store.port, lighthouse_addr=lighthouse, hostname="127.0.0.1", timeout=limit,
+    )  # fmt: skip
+    ddp, optimizer = torchft.DistributedDataParallel(manager, net), torchft.Optimizer(manager, plain)
+    with open(pathlib.Path(folder, f"samples-{rank}.jsonl"), "a", encoding="utf-8") as log:
+        while True:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(ddp(torch.randn(8, 3, 32, 32)), torch.randint(10, (8,)))
+            loss.backward()
+            optimizer.step()
+            log.write(f'{{"step": {manager.current_step() + 1}, "pid": {os.getpid()}}}\n')
+            log.flush()
+
+
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
-def last_step(path):
+def last_number(path, pattern=STEP):
     """Of the last line that is whole; 0 without one."""
     try:
         with open(path, "rb") as log:
@@ -84,7 +124,7 @@ def last_step(path):
             lines = log.read().split(b"\n")[:-1]
     except FileNotFoundError:
         return 0
-    found = STEP.search(lines[-1]) if lines else None
+    found = pattern.search(lines[-1]) if lines else None
     return int(found[1]) if found else 0
 
 
@@ -107,8 +147,9 @@ class Stuck(Exception):
 
 
 class Run:
-    def __init__(self, commands, folder, env):
+    def __init__(self, commands, folder, env, ranks):
         self.folder = folder
+        self.ranks = ranks
         self.logs = [open(pathlib.Path(folder, f"node-{i}.log"), "wb") for i in range(len(commands))]
         self.nodes = [
             subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
@@ -116,7 +157,7 @@ class Run:
         ]
 
     def steps(self):
-        return [last_step(f"{self.folder}/samples-{rank}.jsonl") for rank in range(RANKS)]
+        return [last_number(f"{self.folder}/samples-{rank}.jsonl") for rank in range(self.ranks)]
 
     def wait(self, condition):
         deadline = time.monotonic() + PATIENCE
@@ -127,11 +168,12 @@ class Run:
 
     def kill_one(self, rng):
         """Seconds until every rank has done the step that was in flight."""
-        pids = writers(self.folder)
-        while len(pids) != RANKS:
+        victim = rng.randrange(self.ranks)
+        pid = last_number(f"{self.folder}/samples-{victim}.jsonl", PID)
+        while not pid:  # train's lines have none
             time.sleep(0.01)
-            pids = writers(self.folder)
-        os.kill(pids[rng.randrange(RANKS)], signal.SIGKILL)
+            pid = writers(self.folder).get(victim)
+        os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
         in_flight = max(self.steps())
         self.wait(lambda: min(self.steps()) > in_flight)
@@ -158,21 +200,22 @@ def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]}
 
 
-def begin(commands, folder):
+def begin(commands, folder, ranks):
     env = {**environment(), "XDG_RUNTIME_DIR": folder}
-    return Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env)
+    return Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env, ranks)
 
 
-def measure(commands, kills, rng, settle, at_end=lambda run: {}):
+def measure(commands, ranks, kills, rng, settle, at_end=lambda run: {}):
     """Seconds for each kill; `settle`: steps that are made between two."""
     with tempfile.TemporaryDirectory(prefix="dead-rank-") as folder:
-        run = begin(commands, folder)
+        run = begin(commands, folder, ranks)
         times = []
         stuck = None
         try:
             run.wait(lambda: min(run.steps()) > settle)
             for _ in range(kills):
                 times.append(run.kill_one(rng))
+                print(f"kill {len(times)}: {times[-1]:.3f} s", file=sys.stderr)
                 goal = max(run.steps()) + settle + rng.randrange(10)
                 run.wait(lambda goal=goal: min(run.steps()) > goal)
             more = at_end(run)
@@ -192,7 +235,7 @@ def bits_beside(commands):
     def compare(run):
         ended = run.finish()
         with tempfile.TemporaryDirectory(prefix="dead-rank-") as folder:
-            plain = begin(commands, folder)
+            plain = begin(commands, folder, run.ranks)
             try:
                 plain_ended = plain.finish()
                 same = state_of(folder) == state_of(run.folder)
@@ -203,12 +246,12 @@ def bits_beside(commands):
     return compare
 
 
-def ddprun(build, spares, program):
+def ddprun(build, ranks, spares, program):
     port = free_port()
     return [
-        [f"{build}/bin/ddprun", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2", "--insecure",
+        [f"{build}/bin/ddprun", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", str(ranks // NODES), "--insecure",
          "--master-addr", "127.0.0.1", "--master-port", str(port), "--max-restarts", "1000000", "--spares", str(spares), *program]
-        for node in range(2)
+        for node in range(NODES)
     ]  # fmt: skip
 
 
@@ -216,8 +259,18 @@ TRAIN = ["train", "--dataset", "synthetic", "--samples", "8000", "--epochs", "10
          "--no-metrics", "--no-eval", "--log-samples", "--output-dir", "FOLDER"]  # fmt: skip
 
 
-def python_ranks(steps):
-    return ["--preload", "torch", str(HERE.parent / "e2e" / "kept_training.py"), "FOLDER", str(steps)]
+# The modules to preload, the number of ranks, and the steps of what the program counts.
+PYTHON = {
+    "training": ("torch", RANKS, 1),
+    "trainer": ("torch,transformers", 2, 20),
+    "accelerate": ("torch,accelerate", 2, 20),
+    "lightning": ("torch,pytorch_lightning", 2, 20),
+}
+
+
+def python_ranks(name, steps):
+    preload, _, unit = PYTHON[name]
+    return ["--preload", preload, str(HERE.parent / "e2e" / f"kept_{name}.py"), "FOLDER", str(-(-steps // unit))]
 
 
 def torchrun():
@@ -226,8 +279,24 @@ def torchrun():
         [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2",
          "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "r", "--local-addr", "127.0.0.1",
          "--max-restarts", "1000", __file__, "--worker", "FOLDER"]
-        for node in range(2)
+        for node in range(NODES)
     ]  # fmt: skip
+
+
+def torchft():
+    """A lighthouse, and replicas of one rank each, which a shell starts again."""
+    lighthouse = f"127.0.0.1:{free_port()}"
+    server = (
+        "import time, torchft.coordination as c; "
+        f"s = c.LighthouseServer(bind='{lighthouse}', min_replicas=1, join_timeout_ms=100, quorum_tick_ms=20, heartbeat_timeout_ms=1000); "
+        "time.sleep(1e6)"
+    )
+    again = """trap 'kill $!; exit 1' TERM; while :; do "$@" & wait $!; done"""
+    worker = [sys.executable, __file__, "--worker", "FOLDER", "--lighthouse", f"http://{lighthouse}", "--rank"]
+    return [[sys.executable, "-c", server]] + [["bash", "-c", again, "replica", *worker, str(rank)] for rank in range(RANKS)]
+
+
+PEERS = {"torchrun": torchrun, "torchft": torchft}
 
 
 def describe(times, stuck):
@@ -249,29 +318,32 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--peer", choices=PEERS, default="torchrun", help="torchft: of the Python that runs this")
     parser.add_argument("--peer-kills", type=int, default=5)
     parser.add_argument("--settle", type=int, default=30, help="steps between two kills")
-    parser.add_argument("--python", action="store_true", help="ranks in Python, kept by ddprun.rounds()")
+    parser.add_argument("--python", nargs="?", choices=PYTHON, const="training", help="ranks in Python, of tests/e2e/kept_PROGRAM.py")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--build", default=str(HERE.parents[1] / "build"))
     parser.add_argument("--json")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    for name in ("--worker", "--lighthouse", "--rank"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return peer(options.worker)
+        return torchft_peer(options.worker, options.rank, options.lighthouse) if options.lighthouse else peer(options.worker)
     rng = random.Random(options.seed)
     name = f"ddprun, {options.spares} spares"
     report = {}
     if options.python:
-        # Between two kills, and while ranks are found and counted.
-        commands = ddprun(options.build, options.spares, python_ranks(options.kills * (options.settle + 30)))
-        runs = [(f"{name}, Python", commands, options.kills, bits_beside(commands))]
+        # Before each kill and after the last one, and while ranks are found and counted.
+        ranks, steps = PYTHON[options.python][1], (options.kills + 1) * (options.settle + 30)
+        commands = ddprun(options.build, ranks, options.spares, python_ranks(options.python, steps))
+        runs = [(f"{name}, Python ({options.python})", commands, ranks, options.kills, bits_beside(commands))]
     else:
-        runs = [(name, ddprun(options.build, options.spares, TRAIN), options.kills)]
+        runs = [(name, ddprun(options.build, RANKS, options.spares, TRAIN), RANKS, options.kills)]
     if options.peer_kills:
-        runs.append(("torchrun", torchrun(), options.peer_kills))
-    for name, commands, kills, *at_end in runs:
-        report[name] = measure(commands, kills, rng, options.settle, *at_end)
+        runs.append((options.peer, PEERS[options.peer](), RANKS, options.peer_kills))
+    for name, commands, ranks, kills, *at_end in runs:
+        report[name] = measure(commands, ranks, kills, rng, options.settle, *at_end)
         print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in report[name].items()) + " (seconds)", flush=True)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

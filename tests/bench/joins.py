@@ -15,6 +15,7 @@ does not leave its round in time is killed, so that the two nodes' processes are
 """
 
 import argparse
+import bisect
 import collections
 import json
 import os
@@ -27,7 +28,7 @@ import tempfile
 import threading
 import time
 
-from dead_rank import environment, free_port, last_step, writers
+from dead_rank import environment, free_port, last_number, writers
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120  # seconds; a wait that is not over by then fails
@@ -41,20 +42,25 @@ class Steps:
     def __init__(self, folder):
         self.path = f"{folder}/samples-0.jsonl"
         self.times = []
+        self.step = 0
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.follow, daemon=True)
         self.thread.start()
 
     def follow(self):
-        step = 0
         while not self.ended.wait(LOOK):
-            now = last_step(self.path)
-            if now != step:
-                step = now
+            now = last_number(self.path)
+            if now != self.step:
                 self.times.append(time.monotonic())
+                self.step = now
 
     def gaps(self, since):
-        times = [at for at in list(self.times) if at >= since]
+        """From the latest step before `since` on."""
+        newest = last_number(self.path)
+        while self.step < newest:  # the thread is a moment behind
+            time.sleep(LOOK)
+        times = list(self.times)
+        times = times[max(0, bisect.bisect_left(times, since) - 1) :]
         return [after - before for before, after in zip(times, times[1:])]
 
     def end(self):
@@ -87,7 +93,7 @@ class Run:
             )  # fmt: skip
 
     def steps(self, ranks):
-        return [last_step(self.output / f"samples-{rank}.jsonl") for rank in range(ranks)]
+        return [last_number(self.output / f"samples-{rank}.jsonl") for rank in range(ranks)]
 
     def wait(self, condition, what):
         deadline = time.monotonic() + PATIENCE
@@ -158,6 +164,7 @@ def main():
             run.all_go_on(2)
             ends.append(max(steps.gaps(began)))
             stayed = stayed and writers(run.output) == healthy
+            print(f"join {len(joins)}: {joins[-1]:.3f} s, its end: {ends[-1]:.3f} s", file=sys.stderr, flush=True)
             began = time.monotonic()
             goal = min(run.steps(2)) + 10
             run.wait(lambda goal=goal: min(run.steps(2)) >= goal, "ten steps of two ranks")

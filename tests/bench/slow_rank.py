@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 
-from dead_rank import last_step, writers
+from dead_rank import last_number, writers
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120  # seconds; a wait that is not over by then fails
@@ -55,7 +55,7 @@ class Run:
             self.lines.append((line, self.step()))
 
     def step(self):
-        return min(last_step(self.output / f"samples-{rank}.jsonl") for rank in range(2))
+        return min(last_number(self.output / f"samples-{rank}.jsonl") for rank in range(2))
 
     def find(self, pattern):
         """(match, step) of each line with that pattern."""

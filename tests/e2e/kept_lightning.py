@@ -66,8 +66,9 @@ def main():
     model, log = Net(), Log(folder, float(sys.argv[3]) if len(sys.argv) > 3 else 0)
 
     def make_trainer():
+        ranks, local_ranks = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
         return pl.Trainer(
-            accelerator="cpu", devices=int(os.environ["LOCAL_WORLD_SIZE"]), strategy="ddp", max_epochs=epochs, callbacks=[log], logger=False,
+            accelerator="cpu", devices=local_ranks, num_nodes=ranks // local_ranks, strategy="ddp", max_epochs=epochs, callbacks=[log], logger=False,
             enable_progress_bar=False, enable_model_summary=False, val_check_interval=8, default_root_dir=folder / "out",
         )  # fmt: skip
 
