@@ -249,7 +249,7 @@ def test_a_collective_that_gloo_does_not_end_ends_with_its_round(tmp_path, proce
 
 
 COLLECTIVES = """
-import sys, faulthandler
+import datetime, faulthandler, sys
 sys.path.insert(0, sys.argv[1])
 import torch, torch.distributed as dist
 from ddprun import gloo_group
@@ -280,6 +280,25 @@ for _ in range(50):  # in quick succession, as Gloo's threads free what they hav
 subgroup = dist.new_group([0, 1])
 dist.all_reduce(total, group=subgroup)
 assert total.tolist() == [4, 4, 4]
+assert dist.get_backend() == dist.get_backend(subgroup) == "gloo"
+store = dist.distributed_c10d._get_default_store()
+work = dist.all_reduce(torch.tensor(16), op=dist.ReduceOp.AVG, async_op=True)
+try:
+    work.wait()
+    sys.exit("Gloo has no average of integers")
+except RuntimeError as error:
+    assert "cast" in str(error) and "cast" in str(work.exception()) and work.is_completed() and not work.is_success()
+if rank == 0:
+    try:
+        dist.broadcast(total, 1, async_op=True).wait(datetime.timedelta(seconds=0.05))
+        sys.exit("rank 1 has not begun it")
+    except RuntimeError as error:
+        assert "within 0.05 s" in str(error)
+    store.set("late", "1")
+else:
+    store.wait(["late"])
+    dist.broadcast(total, 1)
+dist.barrier()
 dist.destroy_process_group()
 """
 

@@ -16,11 +16,10 @@ import threading
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
 
 _STOP_SECONDS = 1
 _RECONFIGURE_SECONDS = 20  # all ranks are there when it begins; less than the agent waits for a rank to leave its round
-BACKEND = "ddprun_gloo"  # what torch.distributed.get_backend() says
+BACKEND = "ddprun_gloo"  # what c10d calls it
 # Not what ProcessGroup itself would pass on: its trampolines hold the interpreter's lock meanwhile, and Gloo's threads need that
 # lock under one of their own. Versions of torch name them differently.
 _COLLECTIVES = (
@@ -38,9 +37,19 @@ _kept = None  # the default group of the round before, for the next one
 
 
 def register():
-    """Makes BACKEND known to torch.distributed."""
-    if not hasattr(dist.Backend, BACKEND.upper()):
-        dist.Backend.register_backend(BACKEND, _make_group, extended_api=True, devices=["cpu"])
+    """Makes BACKEND known to torch.distributed, whose get_backend() calls it "gloo": frameworks leave out what Gloo cannot do where it
+    says that."""
+    if hasattr(dist.Backend, BACKEND.upper()):
+        return
+    dist.Backend.register_backend(BACKEND, _make_group, extended_api=True, devices=["cpu"])
+    name_of = dist.get_backend
+
+    @functools.wraps(name_of)
+    def get_backend(group=None):
+        name = name_of(group)
+        return dist.Backend(dist.Backend.GLOO) if name == BACKEND else name
+
+    dist.get_backend = get_backend
 
 
 def forget_groups():
@@ -137,6 +146,44 @@ for _name in "add append check compare_set delete_key get has_extended_api multi
     setattr(_RoundStore, _name, _of_current(_name))
 
 
+class _Work(dist.Work):
+    """Of a future: wait() raises its error, which c10d's own work of a future does not."""
+
+    def __init__(self, ended, result):
+        super().__init__()
+        self._ended, self._result = ended, result
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        if timeout > datetime.timedelta(0):
+            with _changed:
+                if not _changed.wait_for(lambda: self._ended not in _under_way, timeout.total_seconds()):
+                    raise RuntimeError(f"gloo: the collective did not end within {timeout.total_seconds():g} s")
+        self._result.wait()
+        return True
+
+    def get_future(self):
+        return self._result
+
+    def result(self):
+        return self._result.wait()
+
+    def is_completed(self):
+        return self._result.done()
+
+    def is_success(self):
+        return self._result.done() and self.exception() is None
+
+    def exception(self):
+        try:
+            self._result.value()
+        except Exception as error:
+            return error
+        return None
+
+    def synchronize(self):
+        self.wait()
+
+
 def _collective(name):
     def call(group, *arguments, **options):
         ended = torch.futures.Future()
@@ -156,7 +203,7 @@ def _collective(name):
             _end(ended, None)
             return work
         group._begun.put((ended, future))
-        return _create_work_from_future(result)
+        return _Work(ended, result)
 
     return call
 
