@@ -40,9 +40,14 @@ class _KeptTraining:
         self._round = None
         self._world_size = None  # of the first round
         self._random = self._sums = None  # at the latest point; None before the first
+        self._logged = None  # what a log entry that is due has of the step
         self._resumed = None  # the state that train() begins with
         self._own_methods = {name: getattr(trainer, name) for name in _RESUMING}
-        trainer.add_callback(_points(self))
+        self._log_and_evaluate, trainer._maybe_log_save_evaluate = trainer._maybe_log_save_evaluate, self.note_and_log
+        steps, others = _points(self)
+        # Before other callbacks, in which the round may end, and after that which says what is due.
+        trainer.callback_handler.callbacks.insert(1, steps)
+        trainer.add_callback(others)
 
     def state_dict(self):
         trainer = self._trainer
@@ -50,11 +55,13 @@ class _KeptTraining:
         if self._random:
             state |= {"optimizer": trainer.optimizer.state_dict(), "schedule": trainer.lr_scheduler.state_dict()}
             state |= {"state": dataclasses.asdict(trainer.state), "due": [getattr(trainer.control, name) for name in _DUE]}
+            state |= {"logged": self._logged}
         return state
 
     def load_state_dict(self, state):
         self._trainer.model.load_state_dict(state["model"])
         self._world_size, self._random, self._sums = state["world_size"], state["random"], state["sums"]
+        self._logged = state.get("logged")
         self._resumed = state
 
     def train_in(self, round):
@@ -86,22 +93,25 @@ class _KeptTraining:
         return self._trainer.model.buffers()
 
     def take_point(self, step=None):
-        """`step`: of the round, at the end of a step or epoch; None: after an evaluation or a checkpoint that follows it."""
+        """`step`: of the round, at the end of a step or epoch; None: after a log entry, an evaluation or a checkpoint that follows it."""
         import numpy
         import torch
 
         if not self._trainer.is_in_train:
             return  # the program's own evaluate()
         self._random = random.getstate(), numpy.random.get_state(), torch.random.get_rng_state()
-        self.take_sums()
-        self._round.count_to(self._round.step + 1 if step is None else step)
-
-    def take_sums(self):
-        """Also after a log entry, which begins them anew."""
-        if not self._trainer.is_in_train:
-            return
         self._sums = {name: getattr(self._trainer, name) for name in _SUMS}
         self._sums["_tr_loss"] = self._trainer._tr_loss.clone()  # which train() adds to in place
+        self._round.count_to(self._round.step + 1 if step is None else step)
+
+    def note_step(self):
+        """Before the schedule's step; what else the entry has comes with note_and_log()."""
+        self._logged = {"grad_norm": None, "learning_rate": self._trainer._get_learning_rate()}
+
+    def note_and_log(self, tr_loss, grad_norm, *rest, learning_rate=None, **more):
+        """Before the first collective, in which a round may end."""
+        self._logged = {"grad_norm": grad_norm, "learning_rate": learning_rate}
+        return self._log_and_evaluate(tr_loss, grad_norm, *rest, learning_rate=learning_rate, **more)
 
     def begin(self, model):
         """Once train() has prepared all: log, evaluation and checkpoint that were due at the point."""
@@ -115,8 +125,8 @@ class _KeptTraining:
         trainer._tr_loss = trainer._tr_loss.clone()
         for name, value in zip(_DUE, due):
             setattr(trainer.control, name, value)
-        rate = trainer._get_learning_rate()
-        trainer._maybe_log_save_evaluate(trainer._tr_loss, None, model, None, trainer.state.epoch, None, time.time(), learning_rate=rate)
+        rest = {"model": model, "trial": None, "epoch": trainer.state.epoch, "ignore_keys_for_eval": None, "start_time": time.time()}
+        self._log_and_evaluate(trainer._tr_loss, **rest, **self._logged)
 
     # In place of the trainer's, which read files.
 
@@ -148,25 +158,30 @@ _DUE = ("should_log", "should_evaluate", "should_save")
 def _points(kept):
     from transformers import TrainerCallback
 
-    class Points(TrainerCallback):
-        def on_train_begin(self, args, state, control, **kwargs):
-            kept.begin(kwargs["model"])
+    class StepPoints(TrainerCallback):
+        def on_optimizer_step(self, args, state, control, **kwargs):
+            kept.note_step()
 
         def on_step_end(self, args, state, control, **kwargs):
             kept.take_point(16 * state.global_step)
 
+    class Points(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            kept.begin(kwargs["model"])
+
         def on_epoch_end(self, args, state, control, **kwargs):
             kept.take_point(16 * state.global_step + 8)
 
-        def on_log(self, args, state, control, **kwargs):
-            kept.take_sums()
+        def on_log(self, args, state, control, logs, **kwargs):
+            if "loss" in logs:  # not those of an evaluation, which has not ended
+                kept.take_point()
 
         def on_evaluate(self, args, state, control, **kwargs):
             kept.take_point()
 
         on_save = on_evaluate
 
-    return Points()
+    return StepPoints(), Points()
 
 
 def _enter_world(trainer):
