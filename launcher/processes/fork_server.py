@@ -20,8 +20,8 @@ VARIABLE = "DDPRUN_FORK_SERVER"  # "check AGENT MODULES", then "serve AGENT MODU
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_PTRACER = 1, 15, 0x59616D61
 DESCRIPTORS_MAX = 6  # the channel to the agent, the request, stdin, stdout, stderr, the cgroup
 GO_SECONDS = 10  # the agent answers at once
-# 900 modules, 1.5 s: what torch.optim imports as a program makes its first optimizer.
-OF_EACH_OPTIMIZER = "torch._dynamo"
+# torch.optim imports it when a program makes its first optimizer: 900 modules, 1.5 s.
+OPTIMIZER_MODULE = "torch._dynamo"
 THREAD_END_SECONDS = 1  # a joined thread is listed for a moment longer
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,7 +71,7 @@ def import_modules(modules):
         importlib.import_module(module)
     if "torch" in sys.modules:
         with contextlib.suppress(Exception):
-            importlib.import_module(OF_EACH_OPTIMIZER)
+            importlib.import_module(OPTIMIZER_MODULE)
     for folder in folders:
         sys.path.remove(folder)
     sys.stdout.flush()

@@ -11,6 +11,19 @@ PROGRAM = pathlib.Path(__file__).with_name("kept_training.py")
 STEPS = 100
 
 
+class Interrupted(Exception):
+    """As a collective's, when its round is over."""
+
+
+class OneRank:
+    """A round of one rank."""
+
+    step, rank, world_size = 0, 0, 1
+
+    def count_to(self, step):
+        self.step = step
+
+
 def training(folder, *flags, pause=0.01, program=PROGRAM, steps=STEPS, preload="torch", **environ):
     folder.mkdir(exist_ok=True)
     words = [DDPRUN, "--preload", preload, *flags, program, folder, steps, pause]  # an import takes two seconds of CPU time

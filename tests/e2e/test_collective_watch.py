@@ -36,6 +36,8 @@ dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
 everyone = dist.new_group(timeout=datetime.timedelta(seconds=timeout))
 for _ in range(5):
     dist.all_reduce(torch.ones(3))
+store = dist.distributed_c10d._get_default_store()
+store.set(f"{kind}/{dist.get_rank()}", "1")
 if dist.get_rank() == 2:
     if kind == "asleep":
         time.sleep(600)
@@ -46,7 +48,8 @@ if dist.get_rank() == 2:
     elif kind == "group":
         dist.all_reduce(torch.ones(256), group=everyone)
     elif kind == "done":
-        time.sleep(1)  # what leaves while others still read its part of all_reduce 5 breaks that one
+        # A rank that leaves while others still read its part of all_reduce 5 breaks that one.
+        store.wait([f"{kind}/{rank}" for rank in range(dist.get_world_size())])
         sys.exit(0)
 else:
     dist.all_reduce(torch.ones(256))

@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from conftest import PYTHON
-from kept_runs import finished, reach, training
+from kept_runs import Interrupted, OneRank, finished, reach, training
 from kept_trainer import Net
 from kept_training import state_of
 
@@ -57,19 +57,6 @@ def test_another_number_of_ranks_is_refused():
     kept.load_state_dict({"model": {}, "world_size": 4, "random": None, "sums": None})
     with pytest.raises(ValueError, match="began with 4 ranks and this round has 3, .*; start it with a fixed number of nodes"):
         kept.train_in(types.SimpleNamespace(world_size=3))
-
-
-class Interrupted(Exception):
-    """As a collective's, when its round is over."""
-
-
-class OneRank:
-    """A round of one rank."""
-
-    step, rank, world_size = 0, 0, 1
-
-    def count_to(self, step):
-        self.step = step
 
 
 def small_training(folder, breaks=(), where=None):

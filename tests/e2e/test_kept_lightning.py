@@ -10,24 +10,12 @@ import pytorch_lightning as pl  # noqa: E402
 import torch  # noqa: E402
 from conftest import PYTHON  # noqa: E402
 from kept_lightning import Log, Net  # noqa: E402
+from kept_runs import Interrupted, OneRank  # noqa: E402
 
 sys.path.insert(0, PYTHON)
 from ddprun.kept_lightning import _KeptFit  # noqa: E402
 
 BATCHES = 20  # of an epoch
-
-
-class Interrupted(Exception):
-    """As a collective's, when its round is over."""
-
-
-class OneRank:
-    """A round of one rank."""
-
-    step, rank, world_size = 0, 0, 1
-
-    def count_to(self, step):
-        self.step = step
 
 
 class Breaks(pl.Callback):

@@ -3,12 +3,12 @@
 
 import copy
 import importlib
-import random
 import sys
 import warnings
 
 from .round_client import Rounds
 from .rounds import rounds
+from .shared_state import check_world_size, random_state, set_random_state
 
 _SOURCE = "the latest step of the ranks that are left"  # in Lightning's sentences: the path of the checkpoint
 
@@ -34,15 +34,15 @@ def lightning_fit(trainer, *arguments, **keywords):
 
 
 class _KeptFit:
-    """What rounds() keeps. A point is the end of a step, or the begin of an epoch."""
+    """What rounds() keeps. A point is the end of a step, or the start of an epoch."""
 
     def __init__(self, trainer, arguments, keywords):
         self.trainer = trainer if hasattr(trainer, "fit") else None
         self._make_trainer = None if self.trainer else trainer
         self._arguments, self._keywords = arguments, keywords
         self._round = None
-        self._point = None  # what of a checkpoint changes between two points; None before the first
-        self._epoch_random = None  # random numbers at the begin of the epoch
+        self._point = None  # the parts of a checkpoint that each point changes; None before the first
+        self._epoch_random = None  # random numbers at the start of the epoch
         self._modes = []  # (module, whether it trains) at the latest point: an evaluation changes them
         self._to_begin = None  # the checkpoint with which fit() begins, until it has
 
@@ -72,16 +72,12 @@ class _KeptFit:
         if not self._point:
             trainer.fit(*self._arguments, **self._keywords)
             return
-        if round.world_size != self._point["world_size"]:
-            raise ValueError(
-                f"the training began with {self._point['world_size']} ranks and this round has {round.world_size}, which Lightning's count "
-                "of batches does not allow; start it with a fixed number of nodes (--nnodes N)"
-            )
+        check_world_size(self._point["world_size"], round.world_size, "Lightning's count of batches")
         for module, trains in self._modes:
             module.training = trains
         checkpoint = self._to_begin = self._latest()
         trainer.strategy.load_checkpoint = lambda *_, **__: checkpoint
-        # Its batches are counted off in begin().
+        # begin() reads past the batches that are done.
         warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")
         try:
             trainer.fit(*self._arguments, **{**self._keywords, "ckpt_path": _SOURCE})
@@ -93,7 +89,7 @@ class _KeptFit:
         epoch_loop = trainer.fit_loop.epoch_loop
         if not at_epoch_start and epoch_loop._should_accumulate():
             return  # what has been accumulated is in the gradients
-        now = _random_state()
+        now = random_state()
         if at_epoch_start:
             self._epoch_random = now
         loops = copy.deepcopy(trainer._checkpoint_connector._get_loops_state_dict())
@@ -114,10 +110,10 @@ class _KeptFit:
         self._round.count_to(self._round.step + 1)
 
     def begin(self):
-        """In place of Lightning's own way on from a checkpoint, which begins the epoch's data anew and leaves out an evaluation that
-        was due. Lightning has restored all and is about to begin its loop."""
+        """Called when Lightning has restored the checkpoint and is about to start its loop. Its own way to resume starts the epoch's data
+        from the first batch and leaves out an evaluation that was due."""
         epoch_loop = self.trainer.fit_loop.epoch_loop
-        vars(epoch_loop).pop("advance", None)  # of a round that ended at once
+        vars(epoch_loop).pop("advance", None)  # left by a round that ended before its first step
         if not self._to_begin:
             return
         self._to_begin, point = None, self._point
@@ -128,20 +124,20 @@ class _KeptFit:
         fit_loop._restarting = False  # which would keep schedules from the metrics of this epoch
         if point["at_epoch_start"]:
             epoch_loop.restarting = fit_loop._resuming_from_checkpoint = False
-            _set_random_state(point["random"])
+            set_random_state(point["random"])
             return
         if not fit_loop._combined_loader._state_dicts():  # a loader with a state of its own is where it was
-            _set_random_state(point["epoch_random"])
+            set_random_state(point["epoch_random"])
             set_epoch = sys.modules[type(fit_loop).__module__]._set_sampler_epoch
             for loader in fit_loop._combined_loader.flattened:
                 set_epoch(loader, fit_loop.epoch_progress.current.processed)
             if self.trainer.current_epoch > 0:
-                iter(batches)  # as at the begin of the epoch
+                iter(batches)  # as at the start of the epoch
             done = epoch_loop.batch_progress.current.completed
             for _ in range(done):
                 next(batches)
             batches.fetched -= done  # Lightning adds it
-        _set_random_state(point["random"])
+        set_random_state(point["random"])
         epoch_loop.val_loop.restarting = epoch_loop.val_loop._has_run = False
         epoch_loop.advance = lambda _: delattr(epoch_loop, "advance")  # the loop goes on with what follows a step
 
@@ -154,7 +150,7 @@ class _KeptFit:
 
 
 class _Points:
-    """What callbacks of this file have in common, of either package."""
+    """The base of this file's callbacks, whichever package they are made for."""
 
 
 def _points(kept):
@@ -187,20 +183,3 @@ def _package(trainer):
 
 def _call(trainer):
     return sys.modules[f"{_package(trainer)}.trainer.call"]
-
-
-def _random_state():
-    import numpy
-    import torch
-
-    return random.getstate(), numpy.random.get_state(), torch.random.get_rng_state()
-
-
-def _set_random_state(state):
-    import numpy
-    import torch
-
-    python, numpys, torchs = state
-    random.setstate(python)
-    numpy.random.set_state(numpys)
-    torch.random.set_rng_state(torchs)

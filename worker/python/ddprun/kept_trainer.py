@@ -4,12 +4,12 @@
 import dataclasses
 import json
 import os
-import random
 import tempfile
 import time
 
 from .round_client import Rounds
 from .rounds import rounds
+from .shared_state import check_world_size, random_state, set_random_state
 
 _STATE_FILE = "trainer_state.json"  # the name that train() reads in a checkpoint's folder
 
@@ -68,11 +68,7 @@ class _KeptTraining:
         """train(), from the latest point on."""
         trainer, self._round = self._trainer, round
         self._world_size = self._world_size or round.world_size
-        if round.world_size != self._world_size:
-            raise ValueError(
-                f"the training began with {self._world_size} ranks and this round has {round.world_size}, which Trainer's count of "
-                "steps does not allow; start it with a fixed number of nodes (--nnodes N)"
-            )
+        check_world_size(self._world_size, round.world_size, "Trainer's count of steps")
         if self._random and not self._resumed:
             self._resumed = self.state_dict()  # train() makes the schedule anew, which changes the optimizer's learning rate
         _enter_world(trainer)
@@ -94,12 +90,9 @@ class _KeptTraining:
 
     def take_point(self, step=None):
         """`step`: of the round, at the end of a step or epoch; None: after a log entry, an evaluation or a checkpoint that follows it."""
-        import numpy
-        import torch
-
         if not self._trainer.is_in_train:
             return  # the program's own evaluate()
-        self._random = random.getstate(), numpy.random.get_state(), torch.random.get_rng_state()
+        self._random = random_state()
         self._sums = {name: getattr(self._trainer, name) for name in _SUMS}
         self._sums["_tr_loss"] = self._trainer._tr_loss.clone()  # which train() adds to in place
         self._round.count_to(self._round.step + 1 if step is None else step)
@@ -141,13 +134,7 @@ class _KeptTraining:
         self._trainer.lr_scheduler.load_state_dict(self._resumed["schedule"])
 
     def _load_rng_state(self, *_):
-        import numpy
-        import torch
-
-        python, numpys, torchs = self._random
-        random.setstate(python)
-        numpy.random.set_state(numpys)
-        torch.random.set_rng_state(torchs)
+        set_random_state(self._random)
 
 
 _RESUMING = ("_load_from_checkpoint", "_load_scaler", "_load_optimizer_and_scheduler", "_load_rng_state")

@@ -3,6 +3,7 @@
 
 import io
 import pickle
+import random
 
 
 def send_state(state, step, went_on, is_synced):
@@ -22,6 +23,33 @@ def send_state(state, step, went_on, is_synced):
         _broadcast(state, source, receives=known[dist.get_rank()] < most)
     is_common = all(one[1] for one, place in zip(all_ranks, known) if place == most)
     return most // 2, bool(is_common)
+
+
+def random_state():
+    """The states of the generators that a framework seeds: Python's, numpy's and torch's on the CPU."""
+    import numpy
+    import torch
+
+    return random.getstate(), numpy.random.get_state(), torch.random.get_rng_state()
+
+
+def set_random_state(state):
+    import numpy
+    import torch
+
+    python, numpys, torchs = state
+    random.setstate(python)
+    numpy.random.set_state(numpys)
+    torch.random.set_rng_state(torchs)
+
+
+def check_world_size(first, now, count):
+    """ValueError where a framework's `count` ("Trainer's count of steps") does not fit another number of ranks."""
+    if now != first:
+        raise ValueError(
+            f"the training began with {first} ranks and this round has {now}, which {count} does not allow; start it with a fixed number "
+            "of nodes (--nnodes N)"
+        )
 
 
 def _broadcast(state, source, receives):
