@@ -17,8 +17,8 @@ MAY_INCLUDE = {
 FOLDERS = {
     "rendezvous": """base process tcpstore values security membership store wire streams journal observe proxy client listener
         service""".split(),
-    "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang agent hosts
-        doctor commands""".split(),
+    "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang workers agent
+        hosts doctor commands""".split(),
     "worker": """include base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
         metrics profile checkpoint library export pipeline plot optimizer loss parallel replicas step evaluation observers training
         app python examples""".split(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/worker_evidence.h"
+#include "launcher/workers/worker_evidence.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

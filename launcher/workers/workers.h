@@ -14,50 +14,23 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/collectives/flight_recorder.h"
-#include "launcher/options/options.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/log_plan.h"
-#include "launcher/placement/placement.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/fork_server.h"
 #include "launcher/processes/oom_watch.h"
 #include "launcher/processes/orphans.h"
-#include "launcher/processes/program.h"
 #include "launcher/processes/progress_sockets.h"
 #include "launcher/processes/spawn.h"
-#include "launcher/processes/worker_evidence.h"
 #include "launcher/supervisor/supervisor.h"
+#include "launcher/workers/node_config.h"
+#include "launcher/workers/worker_evidence.h"
 #include "proto/worker_env.h"
 
 namespace ddprun {
-
-// What a node runs; the same for all rounds.
-struct NodeConfig {
-  Options options;
-  std::vector<Program> programs;  // of SectionsOf(options)
-  std::vector<Place> places;      // of the workers, by local rank
-  std::string host;               // this node's name
-  std::string temp_dir;
-  std::string shared_dir;       // MakeSharedDir(); empty: none is needed, or it cannot be made
-  sigset_t worker_signal_mask;  // the workers start with it
-  const RunCgroup* cgroup = nullptr;  // outlives the node; the rounds' own are made in it
-  int worker_stdin = -1;              // of the rank of --stdin; -1: ddprun's own
-
-  int local_world_size() const { return static_cast<int>(places.size()); }
-  const Program& program_of(int local_rank) const {
-    return programs[static_cast<std::size_t>(places[static_cast<std::size_t>(local_rank)].program)];
-  }
-  // Whether each role has a store of its own.
-  bool has_role_stores() const { return options.ranks_by_role; }
-  std::string agent_socket(int program) const {
-    return has_role_stores() ? absl::StrCat(temp_dir, "/agent_", program, ".sock")
-                             : temp_dir + "/agent.sock";
-  }
-};
 
 // Workers are numbered: those of a round by local rank, and parked ones from local_world_size() on.
 class Workers {

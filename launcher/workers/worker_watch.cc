@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hang/worker_watch.h"
+#include "launcher/workers/worker_watch.h"
 
 #include <algorithm>
 #include <string>

@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/processes/process_stat.h"
-#include "launcher/processes/workers.h"
+#include "launcher/workers/workers.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/values/first_cause.h"
 

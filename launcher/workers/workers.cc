@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/workers.h"
+#include "launcher/workers/workers.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -16,8 +16,8 @@
 #include "launcher/hang/stacks.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
-#include "launcher/processes/workers.h"
 #include "launcher/supervisor/supervisor.h"
+#include "launcher/workers/workers.h"
 
 namespace ddprun {
 

@@ -12,7 +12,7 @@
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/process_stat.h"
-#include "launcher/processes/workers.h"
+#include "launcher/workers/workers.h"
 #include "rendezvous/base/errno_text.h"
 
 namespace ddprun {
