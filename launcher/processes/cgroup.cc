@@ -122,6 +122,10 @@ void KillCgroup(const std::string& path) {
   if (!path.empty()) Write(path + "/cgroup.kill", "1");
 }
 
+OwnedFd WorkerCgroup::Open() const {
+  return OwnedFd(path_.empty() ? -1 : open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
 void WorkerCgroup::Kill() {
   if (!path_.empty()) killed_.push_back(std::exchange(path_, ""));
   for (const std::string& path : killed_) KillCgroup(path);

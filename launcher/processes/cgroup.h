@@ -57,6 +57,8 @@ class WorkerCgroup {
   // For new workers; empty: they are started in no cgroup of their own.
   const std::string& path() const { return path_; }
   void Enter(std::string path) { path_ = std::move(path); }
+  // For SpawnRequest; not valid: there is none.
+  OwnedFd Open() const;
 
   // Sends SIGKILL to all processes in it, and in those that were killed before.
   void Kill();

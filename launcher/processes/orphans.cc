@@ -100,6 +100,24 @@ LeftoverStages::Stage LeftoverStages::At(TimePoint now) const {
   return static_cast<Stage>(end - ends_.begin());
 }
 
+LeftoverStages::Action LeftoverStages::OnLook(const std::vector<pid_t>& left, TimePoint now) {
+  Action action{.stage = At(now)};
+  const bool changed = told_.has_value() ? action.stage > *told_ : action.stage == Stage::kTerm;
+  if (!told_.has_value()) told_ = action.stage;
+  action.is_news = changed && !left.empty() && action.stage != Stage::kGivenUp;
+  if (action.is_news) told_ = action.stage;
+  action.signal = action.stage >= Stage::kKill   ? SIGKILL
+                  : action.stage == Stage::kTerm ? SIGTERM
+                                                 : 0;
+  for (const pid_t pid : left) {
+    if (action.signal == SIGKILL || (action.signal == SIGTERM && terminated_.insert(pid).second))
+      action.targets.push_back(pid);
+  }
+  // In the grace SIGCHLD tells of the last one's end. Later processes may be inherited without it.
+  action.next = action.signal == 0 ? EndOf(action.stage) : now + kSweepInterval;
+  return action;
+}
+
 void LeftoverStages::Terminate(TimePoint now) {
   EndBy(Stage::kNoticed, now);
   EndBy(Stage::kTerm, now + kLeftoverTermTimeout);

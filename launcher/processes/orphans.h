@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "rendezvous/values/session_types.h"
@@ -50,8 +51,18 @@ class LeftoverStages {
   LeftoverStages(TimePoint now, std::optional<std::chrono::milliseconds> grace);
 
   Stage At(TimePoint now) const;
-  // Of that stage, which is not kGivenUp.
+  // The end of that stage, which is not kGivenUp.
   TimePoint EndOf(Stage stage) const { return ends_[static_cast<std::size_t>(stage)]; }
+
+  // What one look at the processes that are left leads to.
+  struct Action {
+    Stage stage = Stage::kGrace;
+    bool is_news = false;        // these processes are to be told of, with the signal that they get
+    int signal = 0;              // SIGTERM or SIGKILL, or 0 for none
+    std::vector<pid_t> targets;  // that get it now; each gets SIGTERM once
+    TimePoint next{};            // of the next look, unless the stage is kGivenUp
+  };
+  Action OnLook(const std::vector<pid_t>& left, TimePoint now);
   // The workers of the round are told to end: the same holds for what they have left behind.
   void Terminate(TimePoint now);
   void Kill(TimePoint now);
@@ -60,6 +71,8 @@ class LeftoverStages {
   void EndBy(Stage stage, TimePoint time);
 
   std::array<TimePoint, 4> ends_;
+  std::optional<Stage> told_;  // of the last news, or of the first look
+  std::set<pid_t> terminated_;
 };
 
 }  // namespace ddprun
