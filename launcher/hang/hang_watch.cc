@@ -213,6 +213,11 @@ void HangWatch::SetDumped(int local_rank, CollectivePlace place) {
   workers_[static_cast<std::size_t>(local_rank)].dumped = std::move(place);
 }
 
+bool HangWatch::HasDumps() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.dumped.has_value(); });
+}
+
 HungWorker HangWatch::Blame(HungWorker found, TimePoint now) const {
   if (found.hang.kind == HangKind::kNoProgress) return found;
   const Duration at_least = (now - found.since) / 2;

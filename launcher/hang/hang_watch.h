@@ -64,6 +64,7 @@ class HangWatch {
   std::vector<int> WithoutPlace() const;
   // Where such a worker is, by its flight recorder: for the places above, and no sign of progress.
   void SetDumped(int local_rank, CollectivePlace place);
+  bool HasDumps() const;
   // Of workers that do not write and start nothing: the one that the others wait for, by what they
   // have dumped, or `found`.
   HungWorker Blame(HungWorker found, TimePoint now) const;

@@ -81,6 +81,7 @@ CORES = (
     "launcher/output/log_rotation",
     "launcher/options/log_specs",
     "launcher/options/worker_wraps",
+    "launcher/workers/autopsy",
 )
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'
