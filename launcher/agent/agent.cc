@@ -49,13 +49,6 @@ Agent::Agent(Config config)
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       owners_(background_, [this] { session_events_.Wake(); }) {
   config_.worker_stdin = stdin_pump_.worker_end();
-  workers_.SetPlaces(
-      {.on_ended = [this](int local_rank, const auto& message,
-                          TimePoint now) { return watch_.OnWorkerEnded(local_rank, message, now); },
-       .now = [this] { return watch_.Places(); },
-       .of = [this](int local_rank) { return watch_.PlaceOf(local_rank); },
-       .missing = [this] { return watch_.WithoutPlace(); },
-       .on_dumps = [this](const DumpedPlaces& places) { watch_.OnDumps(places); }});
 }
 
 Agent::~Agent() = default;
@@ -63,7 +56,7 @@ Agent::~Agent() = default;
 absl::Status Agent::WatchSources() {
   bool all = poller_.Add(signal_fd_.get(), {Source::kSignal}) &&
              poller_.Add(session_events_.fd(), {Source::kSession}) &&
-             poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd}) &&
+             poller_.Add(workers_.table().ends_fd(), {Source::kWorkerEnd}) &&
              poller_.Add(background_.fd(), {Source::kBackground}) &&
              poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice}) &&
              poller_.Add(console_.notice_fd(), {Source::kLogNotice});
@@ -312,9 +305,10 @@ void Agent::Process(TimePoint now) {
 }
 
 void Agent::OnWorkersStarted(TimePoint now) {
-  for (int i = 0; i < workers_.size(); ++i) {
-    const auto pid = workers_.pid(i);
-    if (pid.has_value() && workers_.IsNew(i)) observer_.OnStarted(*state_.round, i, *pid);
+  for (int i = 0; i < workers_.table().size(); ++i) {
+    const auto pid = workers_.table().pid(i);
+    if (pid.has_value() && !workers_.table()[i].carried)
+      observer_.OnStarted(*state_.round, i, *pid);
   }
   if (workers_.round_live()) watch_.Begin(*state_.round, now);
 }
@@ -324,7 +318,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     Start start = spawn->start;
     const absl::Status status = ServeStores(start);
     if (status.ok()) {
-      stdin_pump_.BeginRound(start.rank_first, workers_.size());
+      stdin_pump_.BeginRound(start.rank_first, workers_.table().size());
       workers_.Spawn(start, NetworkVariables(start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), now, events_);
@@ -342,7 +336,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (const auto* tell = std::get_if<TellNotice>(&effect)) {
     TellWorkers(tell->preemption, now);
   } else if (std::holds_alternative<EndNotice>(effect)) {
-    workers_.EndNotice();
+    workers_.notices().End();
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ == nullptr) return;
     Report report = send->report;

@@ -55,16 +55,17 @@ absl::StatusOr<std::string> Agent::CarryOut(const Fault& fault, TimePoint now) {
     return absl::StrCat("no connection to the service for ", pause.count(), " ms");
   }
   const int local_rank = fault.local_rank;
-  const bool exists = local_rank >= 0 && local_rank < workers_.size();
-  const std::optional<pid_t> pid =
-      exists && workers_.IsLive(local_rank) ? workers_.pid(local_rank) : std::nullopt;
+  const bool exists = local_rank >= 0 && local_rank < workers_.table().size();
+  const std::optional<pid_t> pid = exists && workers_.table().IsLive(local_rank)
+                                       ? workers_.table().pid(local_rank)
+                                       : std::nullopt;
   if (!pid.has_value() || !state_.round.has_value()) {
     return absl::FailedPreconditionError(
         "the worker does not run now; it has ended or is starting");
   }
   const FaultyWorker worker{.rank = state_.round->rank_first + local_rank,
                             .pid = *pid,
-                            .pidfd = workers_.pidfd(local_rank)};
+                            .pidfd = workers_.table().pidfd(local_rank)};
   absl::StatusOr<std::string> done = faults_.Inject(fault, worker, now);
   if (done.ok() && InfoOf(fault.kind).ends_round) workers_.SetAskedBy(local_rank, fault.by);
   return done;

@@ -14,17 +14,17 @@ void Agent::LookForNotice(TimePoint now) {
 }
 
 void Agent::TellWorkers(const Preemption& preemption, TimePoint now) {
-  const Workers::Told told = workers_.SetNotice(preemption, now);
+  const WorkerNotices::Reached workers = workers_.notices().Begin(preemption, now);
   const int signal = config_.options.stopping.notices.worker_signal;
   std::string text = absl::StrCat(ToSentence(preemption), "; ");
-  if (told.live == 0) {
+  if (workers.running == 0) {
     absl::StrAppend(&text, "no worker runs now, those that start are told");
   } else if (signal != 0) {
     absl::StrAppend(&text, "the workers that handle ", SignalName(signal), " get it");
-  } else if (told.told == told.live) {
+  } else if (workers.reached == workers.running) {
     absl::StrAppend(&text, "the workers are told");
-  } else if (told.told > 0) {
-    absl::StrAppend(&text, told.told, " of ", told.live, " workers are told");
+  } else if (workers.reached > 0) {
+    absl::StrAppend(&text, workers.reached, " of ", workers.running, " workers are told");
   } else {
     absl::StrAppend(&text,
                     "no worker listens yet: ddprun.on_notice() in Python and "

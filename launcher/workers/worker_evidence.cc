@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -17,7 +18,6 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
-#include "rendezvous/base/printable.h"
 #include "rendezvous/process/resource_limit.h"
 
 namespace ddprun {
@@ -129,7 +129,7 @@ bool PromisesNoMoreMemory() {
   return promised && limit && 10 * *promised >= 9 * *limit;
 }
 
-// Of this machine now, and the limits that workers inherit from this process.
+// The state of this machine, and the limits that workers inherit from this process.
 EndEvidence ReadEndEvidence(std::optional<double> cpu_seconds) {
   EndEvidence evidence;
   evidence.cpu_seconds = cpu_seconds;
@@ -145,67 +145,38 @@ EndEvidence ReadEndEvidence(std::optional<double> cpu_seconds) {
   return evidence;
 }
 
+Evidence Read(const ReadEvidence& question) {
+  Evidence evidence;
+  // A worker without a readable record has no message.
+  evidence.record = ReadFailureRecord(question.record_file).value_or(FailureRecord{});
+  evidence.record_bytes = ReadSmallFile(question.record_file, kRecordBytesMax);
+  if (question.core_of_start.has_value()) {
+    evidence.core_file =
+        FindCoreOf(static_cast<pid_t>(question.pid), question.signal, *question.core_of_start);
+  }
+  evidence.machine = ReadEndEvidence(question.cpu_seconds);
+  evidence.machine.is_python = question.is_python;
+  return evidence;
+}
+
 }  // namespace
 
-void WorkerEvidence::Add(Event event) {
-  waiting_.push_back({.event = std::move(event), .call = {}, .deadline = {}});
+void EvidenceReader::Begin(ReadEvidence question) {
+  const int end = question.end;
+  reading_[end] =
+      background_.Start<Evidence>([question = std::move(question)] { return Read(question); });
 }
 
-void WorkerEvidence::Add(WorkerEnded ended, Question question, TimePoint now) {
-  if (core_folder_hangs_) question.core_of_start.reset();
-  Waiting& waiting = waiting_.emplace_back();
-  waiting.call = background_.Start<Found>(
-      [question = std::move(question), pid = static_cast<pid_t>(ended.pid)] {
-        return Read(question, pid);
-      });
-  waiting.deadline = now + kDiskAnswerTimeout;
-  waiting.event = std::move(ended);
-}
-
-WorkerEvidence::Found WorkerEvidence::Read(const Question& question, pid_t pid) {
-  Found found;
-  // A worker without a readable record has no message.
-  found.record = ReadFailureRecord(question.record_file).value_or(FailureRecord{});
-  found.record_bytes = ReadSmallFile(question.record_file, kRecordBytesMax);
-  if (question.core_of_start.has_value())
-    found.core_file = FindCoreOf(pid, question.signal, *question.core_of_start);
-  found.evidence = ReadEndEvidence(question.cpu_seconds);
-  found.evidence.is_python = question.is_python;
-  return found;
-}
-
-void WorkerEvidence::SetPlaces(const std::vector<RanksInPlace>& places) {
-  for (Waiting& waiting : waiting_) {
-    auto* ended = std::get_if<WorkerEnded>(&waiting.event);
-    if (ended != nullptr && !ended->stopped && !IsSuccess(ended->outcome)) ended->places = places;
+std::vector<AutopsyEvent> EvidenceReader::Take() {
+  std::vector<AutopsyEvent> events;
+  if (std::optional<DumpedPlaces> places = TakeResult(dumps_))
+    events.push_back(DumpsRead{*std::move(places)});
+  for (auto one = reading_.begin(); one != reading_.end();) {
+    std::optional<Evidence> evidence = TakeResult(one->second);
+    if (evidence.has_value()) events.push_back(EvidenceRead{one->first, *std::move(evidence)});
+    one = evidence.has_value() ? reading_.erase(one) : std::next(one);
   }
-}
-
-void WorkerEvidence::Release(TimePoint now, std::vector<Event>& events) {
-  while (!waiting_.empty()) {
-    Waiting& front = waiting_.front();
-    if (front.call.valid()) {
-      std::optional<Found> found = TakeResult(front.call);
-      if (!found.has_value() && now < front.deadline) return;
-      auto& ended = std::get<WorkerEnded>(front.event);
-      if (found.has_value()) {
-        ended.message = PrintableLines(found->record.message);
-        ended.traceback = PrintableLines(found->record.traceback);
-        ended.core_file = Printable(found->core_file);  // may contain the program's name
-        ended.evidence = std::move(found->evidence);
-        keep_record_(ended.local_rank, found->record_bytes);
-      } else {
-        core_folder_hangs_ = true;
-      }
-    }
-    events.push_back(std::move(front.event));
-    waiting_.pop_front();
-  }
-}
-
-std::optional<TimePoint> WorkerEvidence::NextDeadline() const {
-  if (waiting_.empty()) return std::nullopt;
-  return waiting_.front().deadline;
+  return events;
 }
 
 }  // namespace ddprun

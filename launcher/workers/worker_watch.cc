@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/background.h"
 #include "launcher/base/limits.h"
-#include "launcher/placement/role_ranks.h"
 #include "launcher/supervisor/stack_summary.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/collectives.h"
@@ -30,10 +29,10 @@ void WorkerWatch::Begin(const Start& start, TimePoint now) {
   End();
   places_.clear();
   start_ = start;
-  watch_.Start(workers_.size(), now);
-  ledger_.Begin(start.round, workers_.size(), now);
+  watch_.Start(workers_.table().size(), now);
+  ledger_.Begin(start.round, workers_.table().size(), now);
   // The programs of different roles may well end at different times.
-  if (!workers_.HasRoles()) late_.Start(workers_.size());
+  if (!workers_.HasRoles()) late_.Start(workers_.table().size());
 }
 
 void WorkerWatch::End() {
@@ -71,15 +70,8 @@ void WorkerWatch::KeepPlaces() {
   if (places_.empty()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
 }
 
-// Ranks of different roles are in different process groups of the same names.
-void WorkerWatch::WatchProgress(int local_rank, ProgressMessage message, TimePoint now) {
-  const std::string role = workers_.CountingRole(local_rank);
-  if (!role.empty() && message.place.has_value()) AddRole(role, *message.place);
-  watch_.OnProgress(local_rank, message, now);
-}
-
 void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoint now) {
-  WatchProgress(worker, message, now);
+  watch_.OnProgress(worker, message, now);
   ledger_.OnProgress(worker, message, now);
   if (message.goes_on) late_.OnSign(now);
   changed_ = true;
@@ -88,13 +80,6 @@ void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoi
 void WorkerWatch::OnOutput(int worker, TimePoint now) {
   watch_.OnOutput(worker, now);
   late_.OnSign(now);
-}
-
-bool WorkerWatch::OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message,
-                                TimePoint now) {
-  if (message.has_value()) WatchProgress(local_rank, *message, now);
-  watch_.OnExit(local_rank);
-  return watch_.WaitsInCollective(local_rank);
 }
 
 void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
@@ -132,6 +117,8 @@ void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& eve
     TakeWhatIsRead(now);
     if (IsReading()) return;
     if (found_.has_value()) Finish(std::exchange(stacks_, {}), now, events);
+    // The round was broken elsewhere, and some workers could not say where they were.
+    if (asked_ && watch_.HasDumps()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
     if (std::exchange(asked_, false)) events.push_back(StacksRead{});
   }
   if (!round_runs) return;
@@ -181,17 +168,8 @@ void WorkerWatch::TakeWhatIsRead(TimePoint now) {
   const std::optional<DumpedPlaces> places = TakeResult(dumps_);
   if (!places.has_value() && now < dumps_deadline_) return;
   dumps_ = {};
-  if (places.has_value()) OnDumps(*places);
-}
-
-void WorkerWatch::OnDumps(const DumpedPlaces& places) {
-  for (auto [local_rank, place] : places) {
-    const std::string role = workers_.CountingRole(local_rank);
-    if (!role.empty()) AddRole(role, place);
-    watch_.SetDumped(local_rank, std::move(place));
-  }
-  // The round was broken elsewhere, and these workers could not say where they were.
-  if (asked_ && !places.empty()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
+  if (!places.has_value()) return;
+  for (const auto& [local_rank, place] : *places) watch_.SetDumped(local_rank, place);
 }
 
 // At the same time as the stacks: a dump is written by the worker's own threads.
@@ -202,8 +180,9 @@ void WorkerWatch::ReadDumps(TimePoint now) {
 
 void WorkerWatch::ReadStacks(TimePoint now) {
   std::vector<StackReader::Target> targets;
-  for (int i = 0; i < workers_.size(); ++i) {
-    if (workers_.IsLive(i)) targets.push_back({*workers_.pid(i), workers_.StacksFile(i)});
+  for (int i = 0; i < workers_.table().size(); ++i) {
+    if (workers_.table().IsLive(i))
+      targets.push_back({*workers_.table().pid(i), workers_.StacksFile(i)});
   }
   reader_ = std::make_unique<StackReader>();
   if (const absl::Status status = reader_->Begin(targets, now); !status.ok()) {
@@ -217,13 +196,13 @@ void WorkerWatch::ReadStacks(TimePoint now) {
 
 void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& events) {
   HungWorker found = watch_.Blame(*std::exchange(found_, std::nullopt), now);
-  std::vector<RanksInPlace> places = Places();
+  std::vector<RanksInPlace> places = watch_.Places(start_.rank_first);
   if (places.empty() && start_.node_count > 1)  // workers of other nodes may wait for these
     places = watch_.PlacesBesideOthers(start_.rank_first);
   if (const std::string where = ToSentence(places); !where.empty()) Report(where);
   Show(stacks, found.local_rank);
   if (!watch_.StillHangs(found)) {
-    if (workers_.IsLive(found.local_rank)) {
+    if (workers_.table().IsLive(found.local_rank)) {
       Report(absl::StrCat("rank ", start_.rank_first + found.local_rank,
                           " goes on: nothing is done to it"));
     }
@@ -232,7 +211,7 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
   if (options_.on_hang == OnHang::kReport && !asked_) return;
   WorkerHung hung;
   hung.local_rank = found.local_rank;
-  hung.pid = workers_.pid(found.local_rank).value_or(0);
+  hung.pid = workers_.table().pid(found.local_rank).value_or(0);
   hung.age = workers_.AgeAt(now);
   hung.last_lines = workers_.logs().LastLinesOf(found.local_rank);
   hung.hang = std::move(found.hang);
@@ -246,13 +225,13 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
 // The files have all.
 void WorkerWatch::Show(const Stacks& stacks, int first) {
   std::vector<int> order = {first};
-  for (int i = 0; i < workers_.size(); ++i) {
+  for (int i = 0; i < workers_.table().size(); ++i) {
     if (i != first) order.push_back(i);
   }
   std::size_t found = 0;
   bool loses = false;
   for (const int i : order) {
-    const auto pid = workers_.pid(i);
+    const auto pid = workers_.table().pid(i);
     const auto it = pid.has_value() ? stacks.find(*pid) : stacks.end();
     if (it == stacks.end()) continue;
     const std::string file = workers_.StacksFile(i);
@@ -278,11 +257,12 @@ absl::Status WorkerWatch::BeginStacks(std::uint64_t id, int local_rank, TimePoin
   if (asked_stacks_ != nullptr)
     return absl::FailedPreconditionError(
         "the stacks of another worker of that node are being read; ask again");
-  if (local_rank < 0 || local_rank >= workers_.size() || !workers_.IsLive(local_rank))
+  if (local_rank < 0 || local_rank >= workers_.table().size() ||
+      !workers_.table().IsLive(local_rank))
     return absl::FailedPreconditionError(
         "the worker does not run now; it has ended or is starting");
   auto asked = std::make_unique<AskedStacks>();
-  asked->pid = *workers_.pid(local_rank);
+  asked->pid = *workers_.table().pid(local_rank);
   asked->report = {.id = id,
                    .done = true,
                    .words = absl::StrCat("rank ", start_.rank_first + local_rank, " (local rank ",
@@ -316,7 +296,7 @@ Failure WorkerWatch::Describe(const HungWorker& hung) const {
   failure.kind = FailureKind::kWorkerHung;
   failure.rank = start_.rank_first + hung.local_rank;
   failure.local_rank = hung.local_rank;
-  failure.pid = workers_.pid(hung.local_rank).value_or(0);
+  failure.pid = workers_.table().pid(hung.local_rank).value_or(0);
   failure.hang = hung.hang;
   return failure;
 }

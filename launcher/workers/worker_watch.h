@@ -24,7 +24,11 @@ namespace ddprun {
 class WorkerWatch {
  public:
   WorkerWatch(HangOptions options, Workers& workers, Poller& poller, Console& console)
-      : options_(options), watch_(options), workers_(workers), poller_(poller), console_(console) {}
+      : options_(options),
+        watch_(workers.hang_watch()),
+        workers_(workers),
+        poller_(poller),
+        console_(console) {}
 
   // The workers of this round have been started.
   void Begin(const Start& start, TimePoint now);
@@ -32,17 +36,6 @@ class WorkerWatch {
   void OnProgress(int worker, const ProgressMessage& message, TimePoint now);
   void OnOutput(int worker, TimePoint now);
 
-  // A worker has ended; `message` is what it had sent before. True: the last that it has sent is
-  // that it waits in a collective.
-  bool OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message, TimePoint now);
-  // The workers whose flight recorder is to be read, and what it has.
-  std::vector<int> WithoutPlace() const { return watch_.WithoutPlace(); }
-  void OnDumps(const DumpedPlaces& places);
-  // Where this node's workers wait.
-  std::vector<RanksInPlace> Places() const { return watch_.Places(start_.rank_first); }
-  std::vector<RanksInPlace> PlaceOf(int local_rank) const {
-    return watch_.PlaceOf(local_rank, start_.rank_first);
-  }
   // Where this node's workers were when the round broke, or they had all ended: workers of other
   // nodes may wait for them.
   std::vector<RanksInPlace> TakePlaces() { return std::exchange(places_, {}); }
@@ -78,7 +71,6 @@ class WorkerWatch {
 
  private:
   void End();
-  void WatchProgress(int local_rank, ProgressMessage message, TimePoint now);
   void KeepPlaces();
   void ReadStacks(TimePoint now);
   void ReadDumps(TimePoint now);
@@ -92,7 +84,7 @@ class WorkerWatch {
   Failure Describe(const HungWorker& hung) const;
 
   const HangOptions options_;
-  HangWatch watch_;
+  HangWatch& watch_;
   RankLedger ledger_;
   LateWorkers late_;
   Workers& workers_;

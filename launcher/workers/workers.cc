@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/workers/workers.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <csignal>
+#include <map>
+#include <variant>
 
-#include <cerrno>
-
-#include "absl/strings/str_cat.h"
-#include "launcher/base/temp_dir.h"
-#include "launcher/collectives/collective_watch.h"
+#include "launcher/base/limits.h"
 #include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
-#include "rendezvous/base/errno_text.h"
+#include "launcher/processes/process_stat.h"
+#include "rendezvous/base/overloaded.h"
 
 namespace ddprun {
 namespace {
 
-Source SourceOf(OutputStream stream) {
-  return stream == OutputStream::kOut ? Source::kWorkerOut : Source::kWorkerErr;
-}
-
-// Not valid: the workers share the stdin of ddprun.
-OwnedFd OpenNoStdin(const WorkerStdin& worker_stdin) {
-  if (worker_stdin.to == WorkerStdin::To::kShared) return {};
-  return OwnedFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+std::shared_ptr<ForkServer> StartForkServer(const NodeConfig& config, const rlimit& file_limit,
+                                            const Background& background) {
+  if (config.options.preload.empty()) return nullptr;
+  Place place;
+  place.threads = config.places.front().threads;
+  return ForkServer::Start({.modules = config.options.preload,
+                            .program = config.programs.front(),
+                            .environ = CommonEnviron(OwnEnviron(), place),
+                            .folder = config.temp_dir + "/preload",
+                            .signal_mask = config.worker_signal_mask,
+                            .file_limit = file_limit},
+                           background.Waker());
 }
 
 }  // namespace
@@ -31,89 +33,29 @@ OwnedFd OpenNoStdin(const WorkerStdin& worker_stdin) {
 Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
                  const Background& background)
     : config_(config),
-      poller_(poller),
-      console_(console),
-      no_stdin_(OpenNoStdin(config.options.worker_stdin)),
       background_(background),
-      log_mux_(console, config_.options.logs.fold, config_.options.logs.time),
-      roles_(RolesOf(config.options, config.places)),
-      workers_(static_cast<std::size_t>(config.local_world_size())),
-      fork_server_(StartForkServer()),
-      spawner_(background.Waker(), fork_server_),
-      parker_(background.Waker(), fork_server_),
-      evidence_(background, [this](int local_rank, const std::string& record) {
-        log_mux_.KeepRecord(local_rank, record);
-      }) {}
-
-Workers::~Workers() { EndForkServer(); }
+      console_(console),
+      table_(config, poller, console),
+      requests_(config, table_, console),
+      fork_server_(StartForkServer(config, table_.file_limit(), background)),
+      sweep_(table_, fork_server_),
+      round_start_(config, table_, requests_, sweep_.cgroup(), console, background, fork_server_),
+      spares_(config, table_, requests_, sweep_.cgroup(), background, fork_server_),
+      stop_signals_(config, table_, requests_),
+      notices_(config, table_),
+      hang_watch_(config.options.hangs),
+      autopsy_(hang_watch_),
+      evidence_(background) {}
 
 void Workers::EndForkServer() {
   if (fork_server_ != nullptr) fork_server_->Stop();
 }
 
-// ---- Starting
-
-std::shared_ptr<ForkServer> Workers::StartForkServer() const {
-  if (config_.options.preload.empty()) return nullptr;
-  Place place;
-  place.threads = config_.places.front().threads;
-  return ForkServer::Start({.modules = config_.options.preload,
-                            .program = config_.programs.front(),
-                            .environ = CommonEnviron(OwnEnviron(), place),
-                            .folder = config_.temp_dir + "/preload",
-                            .signal_mask = config_.worker_signal_mask,
-                            .file_limit = processes_.file_limit()},
-                           background_.Waker());
-}
-
-void Workers::Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
-                    std::vector<Event>& events) {
-  start_ = start;
-  network_ = network;
-  sent_signals_.clear();
-  round_started_ = now;
-  round_started_on_wall_ = std::chrono::system_clock::now();
-  round_live_ = true;
-  end_all_ = stopping_ = prepares_ = false;
-  peers_until_.reset();
-  dumps_ = {};
-  reported_keeping_.reset();
-  if (fork_server_ != nullptr) fork_server_->BeginRound();
-  log_mux_.SetPromptRank(config_.worker_stdin >= 0 ? config_.options.worker_stdin.rank : -1);
-  for (int i = 0; i < size(); ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    const bool stays = processes_.IsLive(index) && Of(i).left;
-    const std::optional<int> spare = stays || NeedsOwnStart(i) ? std::nullopt : ReadySpare(i);
-    held_.erase(i);
-    if (spare.has_value()) TakeSpare(i, *spare);
-    if (stays || spare.has_value()) {
-      Worker& worker = Of(i);
-      worker = {.error_file = std::move(worker.error_file),
-                .started_on_wall = worker.started_on_wall,
-                .flight = std::move(worker.flight),
-                .can_be_kept = true,
-                .carried = true,
-                .hears_notices = worker.hears_notices,
-                .notice_signaled = worker.notice_signaled};
-    } else {
-      processes_.Vacate(index);
-      progress_.Close(i);
-      Of(i) = {};
-    }
-  }
-  if (NeedsTemporaryLogDir(config_.options.logs) && log_round_.log_dir.empty()) {
-    log_folder_ = background_.Start<absl::StatusOr<std::string>>([] { return MakeLogDir(); });
-    starting_ = Starting::kLogFolder;
-    starting_deadline_ = now + kLogOpenTimeout;
-    return;
-  }
-  FinishSpawn(OpenLogs(now), now, events);
-  ContinueSpawn(now, events);
-}
-
-// After each step. A failure ends the start.
-void Workers::FinishSpawn(const absl::Status& status, TimePoint now, std::vector<Event>& events) {
-  if (!status.ok()) FailToSpawn(std::string(status.message()), now, events);
+SparePool::Node Workers::NodeState() const {
+  using Node = SparePool::Node;
+  if (stopping_ == Stopping::kAll || round_start_.is_underway()) return Node::kBusy;
+  if (!round_live_) return Node::kIdle;
+  return stopping_ == Stopping::kNo ? Node::kRunning : Node::kBusy;
 }
 
 void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
@@ -121,333 +63,352 @@ void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
     for (const std::string& note : fork_server_->TakeNotes())
       console_.WriteLine(OutputStream::kErr, note);
   }
-  const bool is_due = (next_sweep_.has_value() && *next_sweep_ <= now) ||
-                      (spare_deadline_.has_value() && *spare_deadline_ <= now);
-  if (awaits_evidence_ || is_due) FinishIfAllGone(now, events);
+  for (AutopsyEvent& event : evidence_.Take()) Examine(std::move(event), now, events);
+  const auto due = Earliest({sweep_.NextDeadline(), spares_.NextDeadline()});
+  if (awaits_evidence_ || (due.has_value() && *due <= now)) FinishIfAllGone(now, events);
   ContinueSpawn(now, events);
-  TakeParked(now, events);
-  SignalNotice(now);
-  ReportKeeping(events);
-  ParkWorkers();
-  ReleaseEvidence(now, events);
-}
-
-void Workers::ContinueSpawn(TimePoint now, std::vector<Event>& events) {
-  if (starting_ == Starting::kLogFolder) FinishSpawn(TakeLogFolder(now), now, events);
-  if (starting_ == Starting::kLogFiles) {
-    std::optional<absl::Status> opened = log_mux_.Opened();
-    if (!opened.has_value() && now >= starting_deadline_) opened = log_mux_.GoOnUnopened();
-    if (opened.has_value() && opened->ok()) StartProcesses(now);
-    if (opened.has_value()) FinishSpawn(*opened, now, events);
+  if (const auto parked = spares_.TakeParked(/*kill=*/stopping_ == Stopping::kAll)) {
+    // One that was killed while it waited for its program must not count as one that is kept.
+    ReapWorker(*parked, now, events);
+    FinishIfAllGone(now, events);
   }
-  if (starting_ == Starting::kProcesses) {
-    std::optional<std::vector<Spawned>> spawned =
-        spawning_.empty() ? std::vector<Spawned>() : spawner_.Take();
-    if (spawned.has_value()) {
-      starting_ = Starting::kNo;
-      TakeSpawned(*std::move(spawned), now, events);
-    } else if (now >= starting_deadline_) {
-      starting_deadline_ = TimePoint::max();
-      ReportLateStart();
-    }
-  }
-}
-
-void Workers::ReportLateStart() {
-  const bool loading = fork_server_ != nullptr && fork_server_->IsLoading();
-  console_.WriteLine(
-      OutputStream::kErr,
-      absl::StrCat(
-          "ddprun: ",
-          loading ? "the modules of --preload are still being imported"
-                  : absl::StrCat("the disk of ", config_.programs.front().path, " does not answer"),
-          ": the workers are not started yet"));
+  notices_.Signal(round_live_ && stopping_ == Stopping::kNo, now);
+  if (const auto all = spares_.TakeKeeping(NodeState())) events.push_back(WorkersCanBeKept{*all});
+  spares_.OnTurn(NodeState());
+  Examine(TimePassed{}, now, events);
 }
 
 std::optional<TimePoint> Workers::NextDeadline() const {
-  const bool waits_for_start = IsStarting() && starting_deadline_ != TimePoint::max();
-  return Earliest({next_sweep_, waits_for_start ? std::optional(starting_deadline_) : std::nullopt,
-                   EvidenceDeadline(), next_handler_look_, spare_deadline_});
+  return Earliest({sweep_.NextDeadline(), round_start_.NextDeadline(), autopsy_.NextDeadline(),
+                   notices_.NextDeadline(), spares_.NextDeadline()});
 }
 
-WorkerEnv Workers::EnvironmentOf(int worker) const {
-  WorkerEnv env;
-  const int local_rank = StandsFor(worker);
-  SetRanks(start_, roles_, config_.options.ranks_by_role, local_rank, env);
-  env.restart_count = start_.restart_count;
-  env.max_restarts = start_.restarts_max;
-  env.run_id = start_.run_id;
-  env.error_file = Of(worker).error_file;
-  env.agent_socket =
-      config_.agent_socket(config_.places[static_cast<std::size_t>(local_rank)].program);
-  env.notify_socket = progress_.path(worker);
-  env.agent_store = config_.options.worker_store != WorkerStore::kRank0;
-  env.round = ToNumber(start_.round);
-  env.one_round = HasOneRound(config_.options);
-  env.console_is_terminal = console_.IsTerminal();
-  return env;
-}
+// ---- Starting
 
-std::string Workers::CountingRole(int local_rank) const {
-  return config_.options.ranks_by_role ? RoleOf(local_rank).name : "";
-}
-
-// A temporary folder may have been cleaned since the last round.
-bool Workers::WatchesCollectives() const {
-  const bool any_python = std::any_of(config_.programs.begin(), config_.programs.end(),
-                                      [](const Program& program) { return program.is_python; });
-  return any_python && config_.options.hangs.flight_recorder &&
-         WriteCollectiveWatch(CollectiveWatchFolder()).ok();
-}
-
-SpawnRequest Workers::RequestFor(int worker, const Place& place, std::vector<std::string> environ,
-                                 const LogMux::WriteEnds& ends, int cgroup) const {
-  const Program& program = config_.program_of(StandsFor(worker));
-  const int local_rank = IsParked(worker) ? 0 : EnvironmentOf(worker).local_rank;
-  return {.path = program.path,
-          .argv = ArgumentsOf(program, local_rank),
-          .environ = std::move(environ),
-          .in = no_stdin_.get(),
-          .out = ends.out.get(),
-          .err = ends.err.get(),
-          .cpus = place.cpus,
-          .memory_nodes = place.memory_nodes,
-          .signal_mask = config_.worker_signal_mask,
-          .cgroup = cgroup};
-}
-
-// What this rank has that others have not.
-void Workers::FitToRank(int local_rank, SpawnRequest& request) const {
-  const int rank = start_.rank_first + local_rank;
-  const WorkerStdin& worker_stdin = config_.options.worker_stdin;
-  if (worker_stdin.to == WorkerStdin::To::kRank && worker_stdin.rank == rank)
-    request.in = config_.worker_stdin;
-  const WorkerWrap* wrap = FindWrap(config_.options.wraps, rank);
-  if (wrap == nullptr) return;
-  std::vector<std::string> argv = WrapCommand(*wrap, rank, local_rank);
-  argv.push_back(config_.program_of(local_rank).path);
-  argv.insert(argv.end(), request.argv.begin() + 1, request.argv.end());
-  request.path = argv.front();
-  request.argv = std::move(argv);
-  request.wrapped = true;
-}
-
-// A parked worker could not take its place: it runs the program alone, and has no stdin.
-bool Workers::NeedsOwnStart(int local_rank) const {
-  const int rank = start_.rank_first + local_rank;
-  const WorkerStdin& worker_stdin = config_.options.worker_stdin;
-  return FindWrap(config_.options.wraps, rank) != nullptr ||
-         (worker_stdin.to == WorkerStdin::To::kRank && worker_stdin.rank == rank);
-}
-
-// With one node it was checked before; with several the first says it for all.
-void Workers::NoteMissingRank() const {
-  const std::string sentence = MissingRank(config_.options, start_.world_size);
-  if (start_.rank_first == 0 && !sentence.empty())
-    console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
-}
-
-OwnedFd Workers::OpenCgroup() const {
-  const std::string& path = cgroup_.path();
-  return OwnedFd(path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-}
-
-// Those of the round that are not there yet. The others hear of the round first, and prepare for it
-// while these are started.
-void Workers::StartProcesses(TimePoint now) {
-  starting_ = Starting::kProcesses;
-  starting_deadline_ = now + kSpawnNoticeDelay;
-  spawning_.clear();
-  for (int i = 0; i < size(); ++i) {
-    if (Of(i).carried) {
-      TellRound(i);
-    } else {
-      spawning_.push_back(i);
-    }
-  }
-  NoteMissingRank();
+void Workers::Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+                    std::vector<Event>& events) {
+  round_started_ = now;
+  round_started_on_wall_ = std::chrono::system_clock::now();
+  round_live_ = true;
+  stopping_ = Stopping::kNo;
+  requests_.BeginRound(start, network);
+  table_.BeginRound(start.rank_first);
+  stop_signals_.BeginRound();
+  autopsy_.BeginRound(start.rank_first);
+  spares_.BeginRound();
   oom_watch_.Begin();
-  // Workers that are kept stay in their cgroup, and new ones come to them.
-  if (config_.cgroup != nullptr && cgroup_.path().empty())
-    cgroup_.Enter(config_.cgroup->MakeRound(start_.round));
-  if (spawning_.empty()) return;  // ContinueSpawn() finds nothing to wait for
-  spawn_cgroup_ = OpenCgroup();
-  const std::vector<std::string> inherited = OwnEnviron();
-  watched_ = WatchesCollectives();
-  std::vector<SpawnRequest> requests;
-  for (const int i : spawning_) {
-    const auto index = static_cast<std::size_t>(i);
-    Worker& worker = Of(i);
-    worker.started_on_wall = std::chrono::system_clock::now();
-    worker.error_file = ErrorFile(i);
-    // The run continues without these sockets, which few programs need.
-    const std::string name = absl::StrCat(ToNumber(start_.round), "_", i);
-    if (absl::Status status = progress_.Open(config_.temp_dir, name, i); !status.ok()) {
-      ReportMissingProgress(std::string(status.message()));
+  if (fork_server_ != nullptr) fork_server_->BeginRound();
+  for (int i = 0; i < table_.size(); ++i) {
+    const bool stays = table_.IsLive(i) && table_[i].left;
+    const std::optional<int> spare = stays ? std::nullopt : spares_.ReadyFor(i);
+    if (spare.has_value()) spares_.Take(i, *spare);
+    if (stays || spare.has_value()) {
+      table_.Carry(i);
+    } else {
+      table_.Vacate(i);
     }
-    const Place& place = config_.places[index];
-    const WorkerEnv env = EnvironmentOf(i);
-    std::vector<std::string> environment = WorkerEnviron(inherited, env, place, network_);
-    if (watched_ && config_.program_of(i).is_python)
-      AddCollectiveWatch(CollectiveWatchFolder(), environment);
-    if (config_.options.hangs.flight_recorder) {
-      worker.flight = AddFlightRecorder({.dumps = config_.temp_dir, .pipes = config_.shared_dir},
-                                        absl::StrCat("flight_", name), env.rank, environment);
-    }
-    requests.push_back(
-        RequestFor(i, place, std::move(environment), write_ends_[index], spawn_cgroup_.get()));
-    FitToRank(i, requests.back());
   }
-  spawner_.Begin(std::move(requests), processes_.file_limit());
+  const absl::Status status = round_start_.Begin(now);
+  if (!status.ok()) FailToSpawn(std::string(status.message()), now, events);
+  ContinueSpawn(now, events);
 }
 
-void Workers::TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events) {
-  for (std::size_t i = 0; i < spawned.size(); ++i)
-    processes_.Adopt(static_cast<std::size_t>(spawning_[i]), std::move(spawned[i]));
+void Workers::ContinueSpawn(TimePoint now, std::vector<Event>& events) {
+  auto started = round_start_.OnTurn(now);
+  if (!started.ok()) {
+    FailToSpawn(std::string(started.status().message()), now, events);
+  } else if (started->has_value()) {
+    OnStarted(**std::move(started), now, events);
+  }
+}
+
+void Workers::OnStarted(std::vector<RoundStart::Started> started, TimePoint now,
+                        std::vector<Event>& events) {
   newly_started_ = true;
-  // They were asked to end before they began.
-  for (const int i : spawning_) Of(i).stopped = !deferred_stops_.empty();
-  write_ends_.clear();  // so that a pipe ends with the worker
-  spawn_cgroup_.Reset();
-  for (const int i : spawning_) {
-    Watch(i);
-    if (!processes_.IsLive(static_cast<std::size_t>(i)))
-      AddEnded(i, std::nullopt, std::nullopt, now);
+  for (RoundStart::Started& one : started) {
+    // It was asked to end before it began.
+    if (!deferred_stops_.empty()) table_[one.local_rank].asked = Asked::kToLeave;
+    table_.Adopt(one.local_rank, std::move(one.process));
+  }
+  for (const RoundStart::Started& one : started) {
+    if (!table_.IsLive(one.local_rank))
+      AddEnded(one.local_rank, std::nullopt, std::nullopt, now, events);
   }
   ReapHeld(now, events);  // SIGCHLD may have come before they were watched
   for (const int signal : std::exchange(deferred_forwards_, {})) Forward(signal);
   for (const DeferredStop& stop : std::exchange(deferred_stops_, {}))
-    AskToEnd(stop.signal, stop.keep);
+    stop_signals_.Send(stop.signal, stop.keep);
   FinishIfAllGone(now, events);
 }
 
-// Its output, what it reports, and its end.
-void Workers::Watch(int worker) {
-  for (const LogMux::Pipe& pipe : log_mux_.OpenPipes(worker)) {
-    if (!poller_.Add(pipe.fd, {SourceOf(pipe.stream), worker}))
-      EndUnwatched(worker, ErrnoText(errno));
-  }
-  const int progress = progress_.fd(worker);
-  if (progress >= 0 && !poller_.Add(progress, {Source::kWorkerProgress, worker}))
-    ReportMissingProgress(ErrnoText(errno));
-  const auto index = static_cast<std::size_t>(worker);
-  // SIGCHLD reports the end if the pidfd cannot be watched.
-  if (processes_.IsLive(index) &&
-      !ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, worker})) {
-    held_.insert(worker);
-  }
-}
-
-void Workers::Unwatch(int worker) {
-  for (const LogMux::Pipe& pipe : log_mux_.OpenPipes(worker)) poller_.Remove(pipe.fd);
-  poller_.Remove(progress_.fd(worker));
-  ends_.Remove(processes_.pidfd(static_cast<std::size_t>(worker)));
-  held_.erase(worker);
-}
-
-void Workers::Forward(int signal) {
-  if (IsStarting()) return deferred_forwards_.push_back(signal);
-  for (int i = 0; i < size(); ++i) processes_.SignalProcess(static_cast<std::size_t>(i), signal);
-}
-
-void Workers::ReportMissingProgress(const std::string& why) {
-  console_.WriteLine(OutputStream::kErr,
-                     absl::StrCat("ddprun: cannot receive the workers' progress: ", why));
-}
-
-// Its output could not be read, and it would block once its pipe is full.
-void Workers::EndUnwatched(int worker, const std::string& why) {
-  const std::string who =
-      IsParked(worker) ? "a spare worker" : absl::StrCat("rank ", start_.rank_first + worker);
-  console_.WriteLine(
-      OutputStream::kErr,
-      absl::StrCat("ddprun: ", who, " is killed because its output cannot be watched: ", why));
-  processes_.SignalGroup(static_cast<std::size_t>(worker), SIGKILL);
-}
-
-std::optional<pid_t> Workers::pid(int local_rank) const {
-  const auto index = static_cast<std::size_t>(local_rank);
-  if (index >= processes_.size() || processes_.pid(index) <= 0) return std::nullopt;
-  return processes_.pid(index);
-}
-
-bool Workers::IsLive(int local_rank) const {
-  return processes_.IsLive(static_cast<std::size_t>(local_rank));
-}
-
-bool Workers::IsRunning(int worker) const {
-  return processes_.IsLive(static_cast<std::size_t>(worker)) && !IsParked(worker) &&
-         !Of(worker).left;
-}
-
-std::string Workers::RankFile(int local_rank, const char* name) const {
-  const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
-  if (plan.out.file.empty() && plan.err.file.empty()) return "";
-  return absl::StrCat(RankLogFolder(log_round_, local_rank), "/", name);
-}
-
 void Workers::FailToSpawn(const std::string& reason, TimePoint now, std::vector<Event>& events) {
-  starting_ = Starting::kNo;
-  write_ends_.clear();
+  round_start_.GiveUp();
   deferred_stops_.clear();
   deferred_forwards_.clear();
   // Those that were told of no round are as if they had left it.
-  for (int i = 0; i < size(); ++i) Of(i).left = Of(i).carried;
+  for (int i = 0; i < table_.size(); ++i) table_[i].left = table_[i].carried;
   WorkerEnded ended;
   ended.outcome = SpawnFailed{126, reason};
   events.push_back(std::move(ended));
   FinishIfAllGone(now, events);
 }
 
-// ---- Output
+// ---- What workers report
 
-absl::Status Workers::TakeLogFolder(TimePoint now) {
-  auto folder = TakeResult(log_folder_);
-  if (!folder.has_value()) {
-    if (now < starting_deadline_) return absl::OkStatus();
-    return absl::UnavailableError(
-        "the disk of the folder for logs ($TMPDIR or /tmp) does not answer; name another folder "
-        "with --log-dir");
-  }
-  if (!folder->ok()) return folder->status();
-  log_round_.log_dir = **folder;
-  log_folder_made_ = true;
-  return OpenLogs(now);
+std::optional<ProgressMessage> Workers::ReadMessage(int worker) {
+  std::optional<ProgressMessage> message = table_.progress().Read(worker);
+  if (!message.has_value() || !message->place.has_value()) return message;
+  // Ranks of different roles are in different process groups of the same names.
+  const std::string role = requests_.CountingRole(table_.StandsFor(worker));
+  if (!role.empty()) AddRole(role, *message->place);
+  return message;
 }
 
-absl::Status Workers::OpenLogs(TimePoint now) {
-  log_round_.run_id = start_.run_id;
-  log_round_.host = config_.host;
-  log_round_.role = config_.options.role;
-  log_round_.roles.clear();
-  for (int i = 0; i < size() && ShowsRoles(config_.options); ++i)
-    log_round_.roles.push_back(RoleOf(i).name);
-  log_round_.round = ToNumber(start_.round);
-  log_round_.node_rank = start_.node_rank;
-  log_round_.node_count = start_.node_count;
-  log_round_.rank_first = start_.rank_first;
-  log_round_.local_world_size = config_.local_world_size();
-  if (std::exchange(log_folder_made_, false)) {
-    console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
-  } else if (log_round_.log_dir.empty() && !WantsNoFiles(config_.options.logs)) {
-    log_round_.log_dir = config_.options.logs.log_dir;
-    log_round_.log_dir_is_chosen = true;
+std::optional<ProgressMessage> Workers::ReadProgress(int worker, TimePoint now,
+                                                     std::vector<Event>& events) {
+  std::optional<ProgressMessage> message = ReadMessage(worker);
+  if (!message.has_value()) return std::nullopt;
+  const bool is_parked = table_.IsParked(worker);
+  if (message->can_be_kept.has_value()) {
+    table_[worker].can_be_kept = *message->can_be_kept;
+    if (is_parked) spares_.OnReport();
   }
-  log_plan_ = PlanLogs(config_.options.logs, log_round_);
-  if (log_round_.log_dir_is_chosen)
-    console_.SetHint(absl::StrCat("all are in ", RunLogFolder(log_round_)));
-  starting_ = Starting::kLogFiles;
-  starting_deadline_ = now + kLogOpenTimeout;
-  std::vector<bool> kept;
-  for (int i = 0; i < size(); ++i) kept.push_back(Of(i).carried);
-  return log_mux_.StartRound(log_plan_, kept, write_ends_);
+  if (message->hears_notices) {
+    table_[worker].hears_notices = true;
+    notices_.Tell(worker, now);
+  }
+  if (is_parked || OnlyHears(*message)) return std::nullopt;
+  if (message->left_round == ToNumber(requests_.start().round))
+    OnLeft(worker, *message, now, events);
+  if (!round_live_ || table_[worker].left) return std::nullopt;
+  return message;
 }
 
-// Not in the log folder, whose disk may hang, and in which an earlier run may have left one.
-std::string Workers::ErrorFile(int local_rank) const {
-  const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
-  return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
+void Workers::OnLeft(int local_rank, const ProgressMessage& message, TimePoint now,
+                     std::vector<Event>& events) {
+  Worker& worker = table_[local_rank];
+  if (!round_live_ || worker.left || !table_.IsLive(local_rank)) return;
+  worker.left = true;
+  if (worker.asked == Asked::kNothing) {
+    WorkerLeft left;
+    left.local_rank = local_rank;
+    left.pid = *table_.pid(local_rank);
+    left.age = AgeAt(now);
+    left.error = message.error.value_or("");
+    left.last_lines = logs().LastLinesOf(local_rank);
+    // A message without a place leaves the one that it has reported before.
+    Examine(LeaveSeen{std::move(left), message.place ? std::optional(message) : std::nullopt}, now,
+            events);
+  }
+  FinishIfAllGone(now, events);
+}
+
+std::future<DumpedPlaces> Workers::ReadDumps(const std::vector<int>& local_ranks,
+                                             std::chrono::milliseconds limit, int ended) const {
+  std::vector<DumpQuestion> questions;
+  std::map<int, std::string> roles;
+  for (const int local_rank : local_ranks) {
+    const FlightFiles& files = table_[local_rank].flight;
+    if (files.dump.empty()) continue;
+    roles[local_rank] = requests_.CountingRole(local_rank);
+    questions.push_back({.local_rank = local_rank,
+                         .dump = files.dump,
+                         .pipe = table_.IsRunning(local_rank) ? files.pipe : "",
+                         .since = round_started_on_wall_,
+                         .copy = round_start_.RankFile(local_rank, "flight_recorder.pickle")});
+  }
+  if (questions.empty()) return {};
+  return background_.Start<DumpedPlaces>(
+      [questions = std::move(questions), roles = std::move(roles), limit, ended] {
+        DumpedPlaces places = ddprun::ReadDumps(questions, limit, ended);
+        for (auto& [local_rank, place] : places) {
+          const std::string& role = roles.at(local_rank);
+          if (!role.empty()) AddRole(role, place);
+        }
+        return places;
+      });
+}
+
+// ---- Ends
+
+void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events) {
+  if (ready.source == Source::kWorkerEnd) return TakeEnded(now, events);
+  const OutputStream stream =
+      ready.source == Source::kWorkerOut ? OutputStream::kOut : OutputStream::kErr;
+  logs().Read(ready.worker, stream, now);  // epoll drops a closed pipe
+}
+
+void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
+  ReapHeld(now, events);
+  // Processes of the spawners are not known here yet.
+  if (round_start_.is_underway() || spares_.IsStarting()) return;
+  FinishIfAllGone(now, events);
+  sweep_.ReapStrangers();
+}
+
+void Workers::TakeEnded(TimePoint now, std::vector<Event>& events) {
+  ReapHeld(now, events);
+  bool any = true;
+  while (any) {
+    any = false;
+    for (const Ready& ready : table_.TakeEnds()) any = ReapWorker(ready.worker, now, events) || any;
+  }
+  FinishIfAllGone(now, events);
+}
+
+void Workers::ReapHeld(TimePoint now, std::vector<Event>& events) {
+  for (const int worker : table_.held()) ReapWorker(worker, now, events);
+}
+
+bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) {
+  std::optional<OomKill> oom;
+  std::optional<double> cpu_seconds;
+  const std::optional<Outcome> outcome = table_.Look(worker);
+  const auto* signaled = outcome.has_value() ? std::get_if<Signaled>(&*outcome) : nullptr;
+  if (signaled != nullptr && signaled->signal == SIGKILL &&
+      !stop_signals_.Caused(worker, *outcome)) {
+    oom = oom_watch_.Explain(*table_.pid(worker));
+    cpu_seconds = CpuSecondsOf(*table_.pid(worker));
+  }
+  const bool is_parked = table_.IsParked(worker);
+  if (!table_.Reap(worker, /*spares_group=*/stopping_ == Stopping::kNo && !is_parked)) return false;
+  logs().Drain(worker, now);
+  if (is_parked) {
+    spares_.OnEnded(worker, /*asked=*/stopping_ == Stopping::kAll);
+  } else {
+    AddEnded(worker, std::move(oom), cpu_seconds, now, events);
+  }
+  return true;
+}
+
+void Workers::AddEnded(int local_rank, std::optional<OomKill> oom,
+                       std::optional<double> cpu_seconds, TimePoint now,
+                       std::vector<Event>& events) {
+  const Worker& worker = table_[local_rank];
+  EndSeen seen;
+  WorkerEnded& ended = seen.ended;
+  ended.local_rank = local_rank;
+  ended.outcome = *table_.outcome(local_rank);
+  ended.pid = table_.pid(local_rank).value_or(0);
+  ended.age = AgeAt(now);
+  ended.oom = std::move(oom);
+  ended.asked_by = worker.asked_by;
+  ended.last_lines = logs().LastLinesOf(local_rank);
+  ended.stopped = !IsSuccess(ended.outcome) && stop_signals_.Caused(local_rank, ended.outcome);
+  seen.message = ReadMessage(local_rank);
+  seen.was_failing = worker.asked == Asked::kWhileFailing;
+  seen.watches_collectives = requests_.watches_collectives();
+  seen.question = {.record_file = worker.error_file,
+                   .pid = ended.pid,
+                   .core_of_start = worker.started_on_wall,
+                   .cpu_seconds = cpu_seconds,
+                   .is_python = config_.program_of(local_rank).is_python};
+  Examine(std::move(seen), now, events);
+}
+
+void Workers::Examine(AutopsyEvent event, TimePoint now, std::vector<Event>& events) {
+  Autopsy::Peers peers{.stopping = stopping_ != Stopping::kNo};
+  for (int i = 0; i < table_.size(); ++i) {
+    peers.any_runs |= table_.IsRunning(i);
+    peers.any_can_be_kept |= table_.IsRunning(i) && table_[i].can_be_kept;
+  }
+  for (AutopsyEffect& effect : autopsy_.Step(std::move(event), peers, now)) {
+    std::visit(Overloaded{[&](AskPlaces&) {
+                            for (int i = 0; i < table_.size(); ++i) {
+                              if (table_.IsRunning(i)) table_.progress().AskPlace(i);
+                            }
+                          },
+                          [&](ReadFlightDumps& wanted) {
+                            auto dumps =
+                                ReadDumps(wanted.local_ranks, kPeersSpeakMax, wanted.ended);
+                            if (!dumps.valid()) return Examine(DumpsRead{}, now, events);
+                            evidence_.Begin(std::move(dumps));
+                          },
+                          [&](ReadEvidence& question) { evidence_.Begin(std::move(question)); },
+                          [&](KeepRecord& keep) { logs().KeepRecord(keep.local_rank, keep.bytes); },
+                          [&](ReportEvent& report) { events.push_back(std::move(report.event)); }},
+               effect);
+  }
+}
+
+void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
+  if (!round_live_ || round_start_.is_underway()) return;
+  for (int i = 0; i < table_.count(); ++i) {
+    if (stopping_ == Stopping::kAll ? table_.IsLive(i) : table_.IsRunning(i)) return;
+  }
+  if (spares_.WaitsForStart(now)) return;
+  const bool kept = table_.AnyKept();
+  const bool has_grace = stopping_ == Stopping::kNo && table_.AllSucceeded();
+  if (!sweep_.Run(
+          has_grace ? std::optional(config_.options.stopping.leftover_timeout) : std::nullopt, kept,
+          now, events))
+    return;
+  // Reports the ends before the end of the round.
+  Examine(TimePassed{}, now, events);
+  awaits_evidence_ = !autopsy_.empty();
+  if (awaits_evidence_) return;
+  logs().EndRound(table_.Kept(), now);  // epoll drops closed pipes
+  sweep_.End(kept);
+  for (int i = 0; i < table_.count(); ++i) {
+    if (table_.IsLive(i)) continue;
+    table_.progress().Close(i);
+    RemoveFlightFiles(std::exchange(table_[i].flight, {}));
+  }
+  round_live_ = false;
+  events.push_back(AllGone{kept});
+}
+
+// ---- Stopping
+
+void Workers::Stop(int signal, bool keep, TimePoint now, std::vector<Event>& events) {
+  // Kept and parked ones end like those of a round.
+  if (!keep && stopping_ != Stopping::kAll) {
+    stopping_ = Stopping::kAll;
+    round_live_ = true;
+  }
+  if (stopping_ == Stopping::kNo) stopping_ = Stopping::kKeeping;
+  sweep_.OnStop(signal, now);
+  if (!round_live_) return;
+  if (fork_server_ != nullptr && fork_server_->IsLoading()) {
+    // Its modules may take long, and the workers that wait for them are not needed any more.
+    round_start_.Cancel();
+    if (!keep) spares_.Cancel();
+  }
+  if (round_start_.is_underway()) return deferred_stops_.push_back({signal, keep});
+  TakeEnded(now, events);
+  stop_signals_.Send(signal, keep);
+  FinishIfAllGone(now, events);
+}
+
+void Workers::Kill(bool keep, TimePoint now, std::vector<Event>& events) {
+  if (!keep) spares_.GiveUp();
+  Stop(SIGKILL, keep, now, events);
+  for (int i = 0; i < table_.size(); ++i) {
+    // Asked to leave the round, it has not.
+    if (keep && table_.IsRunning(i)) table_.SignalGroup(i, SIGKILL);
+  }
+  if (!keep || !table_.AnyKept()) sweep_.cgroup().Kill();
+  if (round_start_.step() != RoundStart::Step::kProcesses) return;
+  round_start_.Cancel();
+  sweep_.KillStrangers();
+}
+
+void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events) {
+  if (!round_live_) return;
+  TakeEnded(now, events);
+  if (table_.IsLive(local_rank)) stop_signals_.Kill(local_rank);
+}
+
+void Workers::Forward(int signal) {
+  if (round_start_.is_underway()) return deferred_forwards_.push_back(signal);
+  for (int i = 0; i < table_.size(); ++i) table_.SignalProcess(i, signal);
+}
+
+void Workers::ReportStuck() {
+  round_start_.ReportStuck();
+  for (int i = 0; i < table_.count(); ++i) {
+    if (table_.IsLive(i)) table_.ReportStuck(*table_.pid(i), kKillTimeout);
+  }
 }
 
 }  // namespace ddprun
