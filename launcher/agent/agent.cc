@@ -8,12 +8,15 @@
 #include <cerrno>
 #include <csignal>
 #include <random>
-#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "launcher/base/signals.h"
 #include "launcher/node/network.h"
+#include "launcher/options/option_groups.h"
+#include "proto/version.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
@@ -47,7 +50,8 @@ Agent::Agent(Config config)
       signal_fd_(OpenSignalFd(WithChildSignal(
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
-      owners_(background_, [this] { session_events_.Wake(); }) {
+      own_address_(config_.options, background_),
+      stores_(config_, session_, background_, workers_.logs().NoticeSink()) {
   config_.worker_stdin = stdin_pump_.worker_end();
 }
 
@@ -55,7 +59,7 @@ Agent::~Agent() = default;
 
 absl::Status Agent::WatchSources() {
   bool all = poller_.Add(signal_fd_.get(), {Source::kSignal}) &&
-             poller_.Add(session_events_.fd(), {Source::kSession}) &&
+             poller_.Add(session_.fd(), {Source::kSession}) &&
              poller_.Add(workers_.table().ends_fd(), {Source::kWorkerEnd}) &&
              poller_.Add(background_.fd(), {Source::kBackground}) &&
              poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice}) &&
@@ -82,6 +86,78 @@ int Agent::Run() {
   return *exit_code_;
 }
 
+// ---- Joining
+
+absl::Status Agent::Open() {
+  const ObserveOptions& observe = config_.options.observe;
+  if (absl::Status status =
+          observer_.Open(observe, config_.node_id, config_.host, workers_.logs().NoticeSink(),
+                         [this] { session_.Wake(); });
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = session_.OpenService(config_.options, config_.security,
+                                                 config_.credentials, observer_.watcher());
+      !status.ok()) {
+    return status;
+  }
+  const RendezvousEndpoint& service = session_.service();
+  if (absl::Status status = observer_.Serve(observe, service.server.get()); !status.ok()) {
+    return status;
+  }
+  if (session_.hosts_service() && !service.name.empty()) SendToHead(Serving{service.port});
+  const std::optional<int>& port = config_.options.master_port;
+  const std::string address = config_.options.master_addr.value_or("127.0.0.1");
+  if (service.name.empty() && port.has_value() && IsThisMachine(address) &&
+      !IsPortFree(address, *port)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("port ", *port, " at ", address,
+                     " is in use; name another one with --master-port, or leave it out"));
+  }
+  supervisor_config_ = {.host = config_.host,
+                        .service = service.name,
+                        .hosts_service = session_.hosts_service(),
+                        .join_timeout = config_.options.join_timeout,
+                        .shutdown_timeout = config_.options.stopping.shutdown_timeout,
+                        .restart_timeout = config_.options.stopping.restart_timeout};
+  config_.security.Forget();
+  own_address_.Begin(std::chrono::steady_clock::now());
+  return absl::OkStatus();
+}
+
+void Agent::Join(const std::string& address, TimePoint now) {
+  if (absl::Status status = stores_.TakePorts(address); !status.ok())
+    return own_address_.Retry(status, now, events_);
+  const Options& options = config_.options;
+  ddprun::Join join;
+  join.protocol_version = kProtocolVersion;
+  join.software_version = kSoftwareVersion;
+  join.run_id = options.run_id;
+  join.node_id = config_.node_id;
+  join.host = config_.host;
+  join.node_rank = options.node_rank;
+  if (options.nodes == 1) join.node_rank = 0;
+  join.local_world_size = config_.local_world_size();
+  join.nodes_min = options.nodes_min;
+  join.nodes_max = options.nodes;
+  join.restarts_max = options.restarts.max_restarts;
+  join.restart_policy = options.restarts.policy;
+  join.hosts_service = session_.hosts_service();
+  join.address = address;
+  join.worker_port = stores_.port();
+  join.addresses = OwnAddresses();
+  join.join_timeout = own_address_.TimeLeft(now);
+  join.last_call = options.last_call;
+  join.lease = options.lease;
+  join.role = options.role;
+  join.roles = stores_.Roles();
+  join.ranks_by_role = options.ranks_by_role;
+  join.evict_stragglers = options.hangs.evict_stragglers;
+  join.stop_timeout = StopTimeout(options.stopping);
+  join.hears_preemption = true;
+  session_.Begin(std::move(join), own_address_.TimeLeft(now));
+}
+
 // ---- The loop
 
 void Agent::Loop() {
@@ -94,14 +170,15 @@ void Agent::Loop() {
     console_.Pump();
     console_.WatchReaders(poller_);
     const bool round_runs = state_.phase == Phase::kRunning;
-    const std::vector<Ready> ready = poller_.Wait(
-        Earliest({NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
-                  watch_.NextDeadline(round_runs), NextJoinDeadline(), heartbeat_due_,
-                  observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
-                  stdin_pump_.NextDeadline(), owners_.NextDeadline()}));
+    const std::vector<Ready> ready = poller_.Wait(Earliest(
+        {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
+         watch_.NextDeadline(round_runs), own_address_.NextDeadline(), session_.NextDeadline(),
+         observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
+         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
-    ContinueJoin(now);
+    if (const auto address = own_address_.OnTurn(session_.service(), now, events_))
+      Join(*address, now);
     faults_.OnTurn(now);
     LookForNotice(now);
     SendOwners(now);
@@ -110,8 +187,7 @@ void Agent::Loop() {
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
     watch_.OnTurn(now, round_runs, events_);
-    if (auto stacks = watch_.TakeStacks(now); stacks.has_value() && session_ != nullptr)
-      session_->Send(*std::move(stacks));
+    if (auto stacks = watch_.TakeStacks(now)) session_.Send(*std::move(stacks));
     SendHeartbeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -205,88 +281,54 @@ void Agent::SendToHead(const NodeMessage& message) {
 }
 
 void Agent::HandleSession(TimePoint now) {
-  for (SessionEvent& event : session_events_.TakeAll()) {
-    auto* directive = std::get_if<Directive>(&event);
-    if (directive == nullptr) {
-      NotifyStore(event);
-      std::visit(
-          [this](auto& kind) {
-            if constexpr (!std::is_same_v<std::decay_t<decltype(kind)>, Directive>) {
-              events_.push_back(std::move(kind));
-            }
-          },
-          event);
-      continue;
-    }
-    if (const auto* accepted = std::get_if<Accepted>(directive)) {
-      heartbeat_ = accepted->heartbeat;
-      reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
-      SendToHead(Joined{});
-      heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
-    }
-    LogFeed& feed = workers_.logs().feed();
-    std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
-                          [&](LogsTaken& taken) { feed.Taken(taken); },
-                          [&](Fault& fault) { HandleFault(fault, now); },
-                          [&](OwnerQueries& queries) { owners_.OnQueries(queries); },
-                          [&](OwnerAnswers& answers) { HandleOwners(answers); },
-                          [&](ConnectionRefused& refused) {
-                            if (const auto line = owners_.OnRefused(refused, now)) Print(*line);
-                          },
+  for (SessionEvent& event : session_.TakeEvents()) {
+    stores_.OnSessionEvent(event);
+    if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
+    std::visit(Overloaded{[&](Directive& directive) { HandleDirective(directive, now); },
                           [this](auto& kind) { events_.push_back(std::move(kind)); }},
-               *directive);
+               event);
   }
 }
 
-void Agent::HandleOwners(OwnerAnswers& answers) {
-  for (OwnerAnswer& answer : answers.answers) {
-    const std::size_t store = OwnerLookups::TakeStore(answer);
-    if (store < stores_.size() && stores_[store].proxy != nullptr)
-      stores_[store].proxy->OnOwners({answer});
+void Agent::HandleDirective(Directive& directive, TimePoint now) {
+  if (const auto* accepted = std::get_if<Accepted>(&directive)) {
+    session_.OnAccepted(*accepted, now);
+    SendToHead(Joined{});
   }
+  LogFeed& feed = workers_.logs().feed();
+  OwnerLookups& owners = stores_.owners();
+  std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
+                        [&](LogsTaken& taken) { feed.Taken(taken); },
+                        [&](Fault& fault) { HandleFault(fault, now); },
+                        [&](OwnerQueries& queries) { owners.OnQueries(queries); },
+                        [&](OwnerAnswers& answers) { stores_.OnAnswers(answers); },
+                        [&](ConnectionRefused& refused) {
+                          if (const auto line = owners.OnRefused(refused, now)) Print(*line);
+                        },
+                        [this](auto& kind) { events_.push_back(std::move(kind)); }},
+             directive);
 }
 
 void Agent::SendOwners(TimePoint now) {
-  for (Report& report : owners_.TakeReports(now)) {
-    if (session_ != nullptr) session_->Send(std::move(report));
-  }
-  if (const auto problem = owners_.TakeProblem()) Print(*problem);
-}
-
-// The store's stream shares the session's connection but has no lease of its own.
-void Agent::NotifyStore(const SessionEvent& event) {
-  if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
-  for (const WorkerStoreDoor& store : stores_) {
-    if (store.proxy == nullptr) continue;
-    if (std::holds_alternative<Reconnected>(event)) {
-      store.proxy->ServiceIsBack();
-    } else if (const auto* ended = std::get_if<SessionEnded>(&event)) {
-      store.proxy->Fail(
-          ended->status.ok()
-              ? absl::UnavailableError("the rendezvous service has ended the node's session")
-              : ended->status);
-    }
-  }
+  for (Report& report : stores_.owners().TakeReports(now)) session_.Send(std::move(report));
+  if (const auto problem = stores_.owners().TakeProblem()) Print(*problem);
 }
 
 // Sent by the loop itself, so that an agent whose loop hangs counts as lost.
 void Agent::SendHeartbeatIfDue(TimePoint now) {
   std::optional<Heartbeat> heartbeat = watch_.TakeHeartbeat(now);
-  const bool due = heartbeat_due_.has_value() && now >= *heartbeat_due_;
-  if (session_ == nullptr || (!heartbeat.has_value() && !due)) return;
+  if (!heartbeat.has_value() && !session_.HeartbeatIsDue(now)) return;
   if (!heartbeat.has_value()) heartbeat = watch_.Repeat();
   heartbeat->time = watch_.TimeOfRanks(now);
-  session_->Send(*std::move(heartbeat));
-  if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;
+  session_.SendHeartbeat(*std::move(heartbeat), now);
 }
 
 // Before the reports about the workers' ends: a subscriber receives their last lines before the end
 // of the round.
 void Agent::SendLogLines() {
-  if (session_ == nullptr) return;
-  for (LogLines& lines : workers_.logs().feed().Take(/*all=*/!workers_.round_live())) {
-    session_->Send(std::move(lines));
-  }
+  if (!session_.is_open()) return;  // they wait for it
+  for (LogLines& lines : workers_.logs().feed().Take(/*all=*/!workers_.round_live()))
+    session_.Send(std::move(lines));
 }
 
 // Effects may cause events (a worker that cannot be started): repeats until there are none.
@@ -314,52 +356,51 @@ void Agent::OnWorkersStarted(TimePoint now) {
 }
 
 void Agent::Perform(const Effect& effect, TimePoint now) {
-  if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
-    Start start = spawn->start;
-    const absl::Status status = ServeStores(start);
-    if (status.ok()) {
-      stdin_pump_.BeginRound(start.rank_first, workers_.table().size());
-      workers_.Spawn(start, NetworkVariables(start), now, events_);
-    } else {
-      workers_.FailToSpawn(std::string(status.message()), now, events_);
-    }
-  } else if (std::holds_alternative<ParkWorkers>(effect)) {
-    workers_.Prepare();
-  } else if (const auto* examine = std::get_if<ExamineWorkers>(&effect)) {
-    watch_.Examine(examine->silent, now, events_);
-  } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
-    workers_.Stop(terminate->signal, terminate->keep, now, events_);
-  } else if (const auto* kill_all = std::get_if<KillWorkers>(&effect)) {
-    workers_.Kill(kill_all->keep, now, events_);
-  } else if (const auto* kill = std::get_if<KillWorker>(&effect)) {
-    workers_.KillOne(kill->local_rank, now, events_);
-  } else if (const auto* tell = std::get_if<TellNotice>(&effect)) {
-    TellWorkers(tell->preemption, now);
-  } else if (std::holds_alternative<EndNotice>(effect)) {
-    workers_.notices().End();
-  } else if (const auto* send = std::get_if<SendReport>(&effect)) {
-    if (session_ == nullptr) return;
-    Report report = send->report;
-    if (auto* succeeded = std::get_if<NodeSucceeded>(&report))
-      succeeded->time = watch_.TimeOfRanks(now);
-    session_->Send(std::move(report));
-  } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
-    // Without a free port (there is always one) rank 0 fails to listen and reports it.
-    [[maybe_unused]] const absl::Status taken = TakeWorkerPorts();
-    NodeStopped report{stopped->round, stores_.front().port, stopped->ends, watch_.TimeOfRanks(now),
-                       watch_.TakePlaces()};
-    for (const RoleWorkers& role : RolesToJoin()) report.role_ports.push_back(role.worker_port);
-    session_->Send(std::move(report));
-  } else if (std::holds_alternative<ReportStuck>(effect)) {
-    workers_.ReportStuck();
-  } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Print(note->text);
-  } else if (const auto* end = std::get_if<End>(&effect)) {
-    workers_.logs().ShowAll();  // output from before a death comes before the verdict
-    ShowEnd(*end);
-    exit_code_ = end->exit_code;
-    observer_.OnEnd(end->exit_code);
-  }
+  std::visit(
+      Overloaded{
+          [&](const SpawnRound& spawn) { StartRound(spawn, now); },
+          [&](const ParkWorkers&) { workers_.Prepare(); },
+          [&](const ExamineWorkers& examine) { watch_.Examine(examine.silent, now, events_); },
+          [&](const TerminateWorkers& stop) {
+            workers_.Stop(stop.signal, stop.keep, now, events_);
+          },
+          [&](const KillWorkers& kill) { workers_.Kill(kill.keep, now, events_); },
+          [&](const KillWorker& kill) { workers_.KillOne(kill.local_rank, now, events_); },
+          [&](const TellNotice& tell) { TellWorkers(tell.preemption, now); },
+          [&](const EndNotice&) { workers_.notices().End(); },
+          [&](const SendReport& send) {
+            Report report = send.report;
+            if (auto* succeeded = std::get_if<NodeSucceeded>(&report))
+              succeeded->time = watch_.TimeOfRanks(now);
+            session_.Send(std::move(report));
+          },
+          [&](const ReportStopped& stopped) { SendStopped(stopped, now); },
+          [&](const ReportStuck&) { workers_.ReportStuck(); },
+          [&](const PrintNote& note) { Print(note.text); },
+          [&](const End& end) {
+            workers_.logs().ShowAll();  // output from before a death comes before the verdict
+            ShowEnd(end);
+            exit_code_ = end.exit_code;
+            observer_.OnEnd(end.exit_code);
+          }},
+      effect);
+}
+
+void Agent::StartRound(const SpawnRound& spawn, TimePoint now) {
+  Start start = spawn.start;
+  const absl::Status status = stores_.Serve(start);
+  if (!status.ok()) return workers_.FailToSpawn(std::string(status.message()), now, events_);
+  stdin_pump_.BeginRound(start.rank_first, workers_.table().size());
+  workers_.Spawn(start, own_address_.Variables(start), now, events_);
+}
+
+void Agent::SendStopped(const ReportStopped& stopped, TimePoint now) {
+  // Without a free port (there is always one) rank 0 fails to listen and reports it.
+  [[maybe_unused]] const absl::Status taken = stores_.TakePorts(own_address_.address());
+  NodeStopped report{stopped.round, stores_.port(), stopped.ends, watch_.TimeOfRanks(now),
+                     watch_.TakePlaces()};
+  for (const RoleWorkers& role : stores_.Roles()) report.role_ports.push_back(role.worker_port);
+  session_.Send(std::move(report));
 }
 
 }  // namespace ddprun

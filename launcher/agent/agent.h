@@ -6,71 +6,29 @@
 
 #include <csignal>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
+#include "launcher/agent/node_session.h"
 #include "launcher/agent/notice_file.h"
-#include "launcher/agent/owner_lookups.h"
+#include "launcher/agent/own_address.h"
 #include "launcher/agent/stdin_pump.h"
+#include "launcher/agent/worker_stores.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/chaos/fault_injector.h"
 #include "launcher/node/control_pipe.h"
-#include "launcher/node/rendezvous_endpoint.h"
-#include "launcher/options/options.h"
 #include "launcher/output/console.h"
-#include "launcher/processes/cgroup.h"
-#include "launcher/processes/program.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/workers/node_config.h"
 #include "launcher/workers/worker_watch.h"
 #include "launcher/workers/workers.h"
-#include "rendezvous/base/addresses.h"
-#include "rendezvous/base/event_fd.h"
-#include "rendezvous/client/session_client.h"
-#include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
-
-// Where an agent serves torch's TCPStore if each does.
-inline constexpr char kLoopback[] = "127.0.0.1";
-
-// Events from gRPC's threads to the agent's thread: the only state that they share.
-class EventQueue {
- public:
-  // Readable while there are events.
-  int fd() const { return notice_.fd(); }
-
-  void Post(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      events_.push_back(std::move(event));
-    }
-    Wake();
-  }
-
-  // Makes the agent's loop take a turn.
-  void Wake() { notice_.Notify(); }
-
-  std::vector<SessionEvent> TakeAll() ABSL_LOCKS_EXCLUDED(mutex_) {
-    notice_.Clear();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::exchange(events_, {});
-  }
-
- private:
-  const EventFd notice_;
-  std::mutex mutex_;
-  std::vector<SessionEvent> events_ ABSL_GUARDED_BY(mutex_);
-};
 
 // A node id that is unique across agents.
 NodeId MakeNodeId(const std::string& host);
@@ -86,7 +44,6 @@ class Agent {
     std::vector<int> guard_fds;
     // Of a node that the head of a run has started.
     std::optional<ControlPipe> control_pipe;
-    NodeId node_id;
     // The node's own, made before the warden and the agent part, since both act for the node;
     // absent: plain text.
     std::optional<TlsCredentials> credentials;
@@ -100,32 +57,9 @@ class Agent {
   int Run();
 
  private:
-  // Through which workers reach their store.
-  struct WorkerStoreDoor {
-    std::unique_ptr<StoreProxy> proxy;
-    // Where this agent will serve torch's TCPStore in the next round: other nodes' workers may
-    // connect before this agent hears that it began.
-    std::optional<ListeningSocket> listener;
-    int port = 0;  // of the last one
-  };
-
   absl::Status WatchSources();
   absl::Status Open();
-  void BeginJoin(TimePoint now);
-  void ContinueJoin(TimePoint now);
-  void RetryJoin(const absl::Status& status, TimePoint now);
   void Join(const std::string& address, TimePoint now);
-  std::optional<TimePoint> NextJoinDeadline() const;
-  std::chrono::milliseconds JoinTimeLeft(TimePoint now) const;
-  absl::Status TakeWorkerPorts();
-  absl::Status TakeWorkerPort(std::size_t store);
-  absl::Status ListenAt(WorkerStoreDoor& door, int asked);  // asked: 0 for any
-  std::vector<RoleWorkers> RolesToJoin() const;
-  std::vector<std::string> NetworkVariables(const Start& start);
-  bool EachAgentServes() const;
-  absl::Status ServeStore(const Start& start, std::size_t store);
-  absl::Status ServeStores(Start& start);
-  absl::Status ServeTcpStore(const Start& start, std::size_t store);
   void Loop();
   void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
@@ -137,15 +71,16 @@ class Agent {
   void SendToHead(const NodeMessage& message);
   StdinPump MakeStdinPump();
   void HandleSession(TimePoint now);
-  void HandleOwners(OwnerAnswers& answers);
+  void HandleDirective(Directive& directive, TimePoint now);
   void SendOwners(TimePoint now);
-  void NotifyStore(const SessionEvent& event);
   void SendHeartbeatIfDue(TimePoint now);
   void HandleFault(const Fault& fault, TimePoint now);
   absl::StatusOr<std::string> CarryOut(const Fault& fault, TimePoint now);
   void SendLogLines();
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
+  void StartRound(const SpawnRound& spawn, TimePoint now);
+  void SendStopped(const ReportStopped& stopped, TimePoint now);
   void OnWorkersStarted(TimePoint now);
   void Print(const std::string& sentence);
   void ShowEnd(const End& end);
@@ -168,28 +103,10 @@ class Agent {
   StdinPump stdin_pump_;
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
-  EventQueue session_events_;
-  OwnerLookups owners_;     // before the stores, which call it
-  AgentObserver observer_;  // before the service, which it watches
-
-  // In the order of creation. Close() destroys them in reverse order, except for the server, which
-  // stays until the other nodes have received their verdict.
-  RendezvousEndpoint rendezvous_;
-  std::shared_ptr<ServiceChannel> channel_;
-  std::unique_ptr<SessionClient> session_;
-  // One, or with --ranks-by role one for each program.
-  std::vector<WorkerStoreDoor> stores_;
-
-  std::string address_;  // at which the other nodes reach this node's workers
-  TimePoint join_deadline_;
-  std::chrono::milliseconds heartbeat_{0};  // the maximum time between two heartbeats; 0: no limit
-  std::optional<TimePoint> heartbeat_due_;
-  std::chrono::milliseconds reconnect_timeout_{0};        // time in which this node may reconnect
-  std::optional<TimePoint> join_retry_;                   // when to resolve the master's name again
-  std::future<absl::StatusOr<std::string>> own_address_;  // that of the route to the master
-  std::optional<TimePoint> resolve_notice_;  // a note is printed then if resolving has not finished
-  std::future<bool> nccl_conf_;              // reads the home folder, which may be on a file server
-  bool nccl_conf_names_interfaces_ = false;
+  OwnAddress own_address_;
+  AgentObserver observer_;  // before the session, whose service it watches
+  NodeSession session_;
+  WorkerStores stores_;
   std::optional<int> exit_code_;
 };
 

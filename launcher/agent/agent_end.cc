@@ -85,12 +85,9 @@ void Agent::ReportIfNotWritten(const std::string& path, std::function<absl::Stat
 void Agent::Close() {
   workers_.EndForkServer();  // before its folder is removed
   console_.Pump();
-  session_.reset();
-  stores_.clear();
-  channel_.reset();
-  if (rendezvous_.server != nullptr) {
-    if (!rendezvous_.name.empty()) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
-  }
+  session_.End();
+  stores_.Close();
+  session_.CloseService();
   observer_.Close();
   // Last, so that a slow reader or disk does not delay other nodes. A signal ends the wait.
   const OwnedFd impatience =

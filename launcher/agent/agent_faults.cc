@@ -16,7 +16,7 @@ void Agent::HandleFault(const Fault& fault, TimePoint now) {
   if (fault.kind == FaultKind::kStacks) {
     const absl::Status begun = watch_.BeginStacks(fault.id, fault.local_rank, now);
     report.words = std::string(begun.message());
-    if (!begun.ok() && session_ != nullptr) session_->Send(std::move(report));
+    if (!begun.ok()) session_.Send(std::move(report));
     return;  // the loop sends the answer
   }
   if (const auto progress = watch_.CurrentProgress()) {
@@ -32,7 +32,7 @@ void Agent::HandleFault(const Fault& fault, TimePoint now) {
     observer_.OnFault(state_.round.has_value() ? &*state_.round : nullptr, fault.local_rank, words);
     watch_.ReportOften(now);
   }
-  if (session_ != nullptr) session_->Send(std::move(report));
+  session_.Send(std::move(report));
   if (!done.ok() || fault.kind != FaultKind::kAgent) return;
   console_.Pump();
   kill(getpid(), SIGKILL);
@@ -47,8 +47,9 @@ absl::StatusOr<std::string> Agent::CarryOut(const Fault& fault, TimePoint now) {
     return absl::StrCat("SIGKILL to the agent (pid ", getpid(), ")");
   if (fault.kind == FaultKind::kSession) {
     // Within the time in which the node may come back.
-    const auto pause = std::min(DurationOf(fault.kind, fault.duration), reconnect_timeout_ / 2);
-    if (session_ == nullptr || !session_->BreakFor(pause)) {
+    const auto pause =
+        std::min(DurationOf(fault.kind, fault.duration), session_.reconnect_timeout() / 2);
+    if (!session_.BreakFor(pause)) {
       return absl::FailedPreconditionError(
           "not possible here: the rendezvous service is in this node's own agent");
     }

@@ -11,6 +11,7 @@
 #include "launcher/placement/placement.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/program.h"
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 
@@ -18,6 +19,7 @@ struct NodeConfig {
   Options options;
   std::vector<Program> programs;  // of SectionsOf(options)
   std::vector<Place> places;      // of the workers, by local rank
+  NodeId node_id;
   std::string host;               // this node's name
   std::string temp_dir;
   std::string shared_dir;       // MakeSharedDir(); empty: none is needed, or it cannot be made

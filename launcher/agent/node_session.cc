@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/agent/node_session.h"
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "launcher/node/network.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+
+absl::Status NodeSession::OpenService(const Options& options, const Security& security,
+                                      const std::optional<TlsCredentials>& credentials,
+                                      RunWatcher* watcher) {
+  absl::StatusOr<RendezvousEndpoint> service = OpenRendezvous(
+      options, security, options.run_id.empty() ? MakeRunId() : options.run_id, watcher);
+  if (!service.ok()) return service.status();
+  service_ = *std::move(service);
+  if (!hosts_service()) channel_ = MakeServiceChannel(service_.target, credentials, service_.host);
+  return absl::OkStatus();
+}
+
+void NodeSession::Begin(Join join, std::chrono::milliseconds timeout) {
+  SessionClient::Handler handler = [this](SessionEvent event) { events_.Post(std::move(event)); };
+  session_ = hosts_service()
+                 ? service_.server->OpenSession(std::move(join), std::move(handler))
+                 : SessionClient::Open(channel_, std::move(join), timeout, std::move(handler));
+}
+
+void NodeSession::Send(Report report) {
+  if (session_ != nullptr) session_->Send(std::move(report));
+}
+
+bool NodeSession::BreakFor(std::chrono::milliseconds pause) {
+  return session_ != nullptr && session_->BreakFor(pause);
+}
+
+void NodeSession::OnAccepted(const Accepted& accepted, TimePoint now) {
+  heartbeat_ = accepted.heartbeat;
+  heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
+  reconnect_timeout_ = accepted.durable ? kReconnectTimeout : accepted.lease;
+}
+
+void NodeSession::SendHeartbeat(Heartbeat heartbeat, TimePoint now) {
+  Send(std::move(heartbeat));
+  if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;
+}
+
+void NodeSession::CloseService() {
+  channel_.reset();
+  if (hosts_service() && !service_.name.empty()) service_.server->WaitUntilDrained(kFinishTimeout);
+}
+
+}  // namespace ddprun
