@@ -153,11 +153,14 @@ void RoundStart::TellRound(int local_rank) {
 // Once.
 void RoundStart::ReportLateStart() {
   deadline_.reset();
-  const bool loading = fork_server_ != nullptr && fork_server_->IsLoading();
-  table_.Print(absl::StrCat(
-      loading ? "the modules of --preload are still being imported"
-              : absl::StrCat("the disk of ", config_.programs.front().path, " does not answer"),
-      ": the workers are not started yet"));
+  table_.Print(absl::StrCat(WhatIsLate(), ": the workers are not started yet"));
+}
+
+std::string RoundStart::WhatIsLate() const {
+  if (fork_server_ != nullptr && fork_server_->IsLoading())
+    return "the modules of --preload are still being imported";
+  return absl::StrCat(fork_server_ != nullptr ? "the process of --preload or " : "", "the disk of ",
+                      config_.programs.front().path, " does not answer");
 }
 
 void RoundStart::ReportStuck() {

@@ -60,6 +60,7 @@ class RoundStart {
   void StartProcesses(TimePoint now);
   void TellRound(int local_rank);
   void ReportLateStart();
+  std::string WhatIsLate() const;
 
   const NodeConfig& config_;
   WorkerTable& table_;

@@ -373,4 +373,6 @@ print("done", flush=True)
 def test_a_training_that_ends_well_says_nothing_of_it(tmp_path):
     done = run([DDPRUN, "--standalone", "--nproc-per-node", 2, *WARM, write(tmp_path, CALM)], env=environment())
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("done") == 2 and done.stderr == ""
+    # A busy machine may take long to import torch, and that is said.
+    said = [line for line in done.stderr.splitlines() if not line.endswith("the workers are not started yet")]
+    assert done.stdout.count("done") == 2 and said == []
