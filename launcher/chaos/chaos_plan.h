@@ -12,7 +12,7 @@
 
 #include "launcher/chaos/fault_table.h"
 #include "rendezvous/base/random.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 
 namespace ddprun {
 

@@ -14,7 +14,7 @@
 
 #include "launcher/chaos/chaos_plan.h"
 #include "proto/rank_time.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 
 namespace ddprun {
 

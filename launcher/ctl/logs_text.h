@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/membership/log_subscriptions.h"
+#include "rendezvous/observe/log_subscriptions.h"
 
 namespace ddprun {
 

@@ -6,7 +6,7 @@
 
 #include "launcher/base/limits.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/first_cause.h"
 

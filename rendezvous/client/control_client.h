@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/membership/operator_rules.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/membership/log_subscriptions.h"
+#include "rendezvous/observe/log_subscriptions.h"
 
 namespace ddprun {
 

@@ -10,7 +10,10 @@
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
+#include "rendezvous/membership/rank_reports.h"
 #include "rendezvous/membership/restart_rules.h"
+#include "rendezvous/membership/roster.h"
+#include "rendezvous/membership/rounds.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/divergence.h"
 #include "rendezvous/values/first_cause.h"
@@ -28,11 +31,54 @@ bool HasJoined(const RunState& state, const Join& join) {
   return it != state.members.end() && it->second.join == join;
 }
 
-}  // namespace
+// The cases stand in the order of the diagram in RULES.md.
+class Events {
+ public:
+  explicit Events(MembershipStep& step) : step_(step), state_(step.state), now_(step.now) {}
+
+  void operator()(const NodeJoined& event);
+  void operator()(const NodeReported& event);
+  void operator()(const NodeGone& event);
+  void operator()(const NodeLost& event);
+  void operator()(const RunStopped& event);
+  void operator()(const NodeDrained& event);
+  void operator()(const Tick&);
+
+ private:
+  // Reports of a member.
+  void On(Member& member, const Join&);
+  void On(Member& member, const WorkerFailed& report);
+  void On(Member& member, const NodeSucceeded& report);
+  void On(Member& member, const NodeStopped& report);
+  void On(Member& member, const Leave& report);
+  void On(Member& member, const Heartbeat& report) { ranks_.TakeHeartbeat(member, report); }
+  void On(Member& member, const CanBeKept& report);
+  void On(Member& member, const PreemptionReport& report) { TakePreemption(step_, member, report); }
+  void On(Member&, const LogLines&) {}      // the run has given them to LogSubscriptions
+  void On(Member&, const FaultReport&) {}   // likewise to the caller that waits for it
+  void On(Member&, const OwnerQueries&) {}  // likewise, as the next, to ConnectionOwners
+  void On(Member&, const OwnerAnswers&) {}
+
+  void RefuseJoin(LinkId link, const Join& join, Refused refused);
+  void Resume(LinkId link, Member& member);
+  void Remove(const NodeId& id, Failure reason) {
+    rounds_.React(roster_.Erase(id, std::move(reason)));
+  }
+  void LeaveNow(const Member& member) {
+    rounds_.React(roster_.LetGo(member.join.node_id, Failure(*member.leaving)));
+  }
+
+  MembershipStep& step_;
+  RunState& state_;
+  const TimePoint now_;
+  Roster roster_{step_};
+  Rounds rounds_{step_, roster_};
+  RankReports ranks_{step_, rounds_};
+};
 
 // ---- Events
 
-void MembershipStep::operator()(const NodeJoined& event) {
+void Events::operator()(const NodeJoined& event) {
   Join join = event.join;
   join.host = HostNameInRun(state_, join);
   if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
@@ -52,20 +98,41 @@ void MembershipStep::operator()(const NodeJoined& event) {
     RefuseJoin(event.link, join, {std::move(status)});
     return;
   }
-  const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
-  Enter(event.link, join, replaced ? &state_.members.at(replaced->first) : nullptr);
-  if (replaced) RemoveMember(replaced->first, replaced->second);
+  const std::optional<std::pair<NodeId, Failure>> replaced = roster_.TakePlace(join);
+  Member& member =
+      roster_.Add(event.link, join, replaced ? &state_.members.at(replaced->first) : nullptr);
+  rounds_.SealIfReady();
+  rounds_.Grow();
+  TellWaiting(step_, &member);
+  if (replaced) Remove(replaced->first, replaced->second);
 }
 
-void MembershipStep::RefuseJoin(LinkId link, const Join& join, Refused refused) {
-  RunNotice& note = AddNotice(NoticeKind::kNodeRefused);
+// Messages in flight when the stream broke may be lost: the node is sent the state of the run
+// again, and repeats its reports of the round.
+void Events::Resume(LinkId link, Member& member) {
+  roster_.Link(link, member);
+  if (state_.phase == RunPhase::kClosed) {
+    if (state_.verdict) step_.Send(link, Finish{*state_.verdict});
+    return;
+  }
+  if (member.phase == MemberPhase::kRunning) step_.Send(link, StartOf(state_, member));
+  if (member.phase == MemberPhase::kStopping)
+    step_.Send(link, Stop{state_.round, *state_.cause, IsEnding(state_)});
+  rounds_.SealIfReady();
+  member.prepares = false;
+  rounds_.Grow();
+  TellWaiting(step_, &member);
+}
+
+void Events::RefuseJoin(LinkId link, const Join& join, Refused refused) {
+  RunNotice& note = step_.AddNotice(NoticeKind::kNodeRefused);
   note.host = join.host;
   note.words = std::string(refused.status.message());
-  Send(link, std::move(refused));
-  End(link);
+  step_.Send(link, std::move(refused));
+  step_.End(link);
 }
 
-void MembershipStep::operator()(const NodeReported& event) {
+void Events::operator()(const NodeReported& event) {
   const auto it = state_.links.find(event.link);
   if (it == state_.links.end()) return;
   Member& member = state_.members.at(it->second);
@@ -73,7 +140,7 @@ void MembershipStep::operator()(const NodeReported& event) {
   std::visit([&](const auto& report) { On(member, report); }, event.report);
 }
 
-void MembershipStep::operator()(const NodeGone& event) {
+void Events::operator()(const NodeGone& event) {
   const auto it = state_.links.find(event.link);
   if (it == state_.links.end()) return;
   const NodeId id = it->second;
@@ -81,69 +148,72 @@ void MembershipStep::operator()(const NodeGone& event) {
   state_.links.erase(it);
   member.link.reset();
   member.last_seen = now_;
-  if (state_.phase != RunPhase::kClosed) AddNotice(NoticeKind::kNodeAway, &member);
+  if (state_.phase != RunPhase::kClosed) step_.AddNotice(NoticeKind::kNodeAway, &member);
   // With a lease, a member of a closed run whose stream ends before it acknowledged the verdict may
   // reconnect for it.
   if (state_.rules->lease.count() == 0) {
-    RemoveMember(id, LossOf(member,
-                            "its connection to the rendezvous service ended unexpectedly; check "
-                            "that machine and its network"));
+    Remove(id, LossOf(member,
+                      "its connection to the rendezvous service ended unexpectedly; check "
+                      "that machine and its network"));
     return;
   }
   state_.lease_due = std::min(*state_.lease_due, now_ + LeaseOf(state_, member));
-  TellWaiting();
+  TellWaiting(step_);
 }
 
-void MembershipStep::operator()(const NodeLost& event) {
+void Events::operator()(const NodeLost& event) {
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end()) return;
   const Member& member = it->second;
   // If that agent is alive after all, it must stop its workers.
   if (state_.phase == RunPhase::kClosed) {
-    EndIfOpen(member);
+    roster_.EndIfOpen(member);
   } else if (member.link) {
-    Refuse(*member.link, FencedAsDead(state_, member, event.reason));
+    step_.Refuse(*member.link, FencedAsDead(state_, member, event.reason));
   }
   const bool stopping = member.phase == MemberPhase::kStopping;
-  Loss loss = Erase(event.node_id, LossOf(member, event.reason));
+  Loss loss = roster_.Erase(event.node_id, LossOf(member, event.reason));
   loss.was_dead_before_it_stopped = stopping;
-  React(loss);
+  rounds_.React(loss);
 }
 
-void MembershipStep::operator()(const RunStopped& event) {
+void Events::operator()(const RunStopped& event) {
   if (state_.phase == RunPhase::kClosed || !state_.rules) return;
-  EndRun(StopFailure(event.by, event.now));
+  rounds_.EndRun(StopFailure(event.by, event.now));
 }
 
-void MembershipStep::operator()(const NodeDrained& event) {
+void Events::operator()(const NodeDrained& event) {
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end() || state_.phase == RunPhase::kClosed) return;
   Member& member = it->second;
   member.drained_by = absl::StrCat("ddpctl from ", event.by);
   Failure reason = DrainFailure(member);
   if (!IsInRound(member)) {
-    LetGo(event.node_id, reason);
-    React(Loss{std::move(reason)});
+    roster_.LetGo(event.node_id, reason);
+    rounds_.React(Loss{std::move(reason)});
     return;
   }
-  if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(reason);
+  if (state_.phase == RunPhase::kSealed && !event.at_next_round) rounds_.Break(reason);
 }
 
-void MembershipStep::operator()(const Tick&) {
-  EndLeases();
+void Events::operator()(const Tick&) {
+  if (roster_.LeasesAreDue()) {
+    rounds_.React(roster_.EndLeases());
+    roster_.PlanNextLook();
+  }
   switch (state_.phase) {
     case RunPhase::kForming:
       if (!state_.rules) return;
-      SealIfReady();
+      rounds_.SealIfReady();
       if (state_.phase == RunPhase::kForming && now_ >= state_.deadline) {
-        CloseWithFailure(JoinTimeoutFailure(state_));
+        rounds_.CloseWithFailure(JoinTimeoutFailure(state_));
         return;
       }
-      TellWaiting();
+      TellWaiting(step_);
       return;
     case RunPhase::kBroken: {
       if (now_ < state_.deadline) {
-        TellWaiting();
+        TellWaiting(step_);
         return;
       }
       std::vector<NodeId> late;
@@ -155,17 +225,16 @@ void MembershipStep::operator()(const Tick&) {
       for (const NodeId& id : late) {
         const Member& member = state_.members.at(id);
         if (member.link) {
-          Refuse(*member.link, StoppedTooLate(state_, member));
+          step_.Refuse(*member.link, StoppedTooLate(state_, member));
         }
-        losses.push_back(Erase(id, LossOf(member, "it did not stop its workers in time")));
+        losses.push_back(roster_.Erase(id, LossOf(member, "it did not stop its workers in time")));
       }
-      React(std::move(losses));
+      rounds_.React(std::move(losses));
       return;
     }
     case RunPhase::kSealed:
-      TellWaiting();
-      LookForStall();
-      TellLate();
+      TellWaiting(step_);
+      ranks_.Tell();
       return;
     case RunPhase::kClosed:
       return;
@@ -174,183 +243,48 @@ void MembershipStep::operator()(const Tick&) {
 
 // ---- Reports. Those of another round than the current one are late and ignored.
 
-void MembershipStep::On(Member& member, const Join&) {
+void Events::On(Member& member, const Join&) {
   if (state_.phase == RunPhase::kClosed) return;
-  Refuse(*member.link,
-         absl::InvalidArgumentError("Join is the first report of a stream, and only the first"));
-  RemoveMember(member.join.node_id, LossOf(member, "its agent joined twice on one connection"));
+  step_.Refuse(*member.link, absl::InvalidArgumentError(
+                                 "Join is the first report of a stream, and only the first"));
+  Remove(member.join.node_id, LossOf(member, "its agent joined twice on one connection"));
 }
 
-void MembershipStep::On(Member& member, const WorkerFailed& report) {
+void Events::On(Member& member, const WorkerFailed& report) {
   const bool breaks = state_.phase == RunPhase::kSealed && IsInRound(member);
   const bool stops = state_.phase == RunPhase::kBroken && member.phase == MemberPhase::kStopping;
   if ((!breaks && !stops) || report.round != state_.round) return;
   Failure cause = WorkerFailureFrom(member, report.failure);
   if (breaks) {
-    Break(cause);
+    rounds_.Break(cause);
   } else if (TakesThePlaceOf(cause, *state_.cause)) {
     LearnFrom(*state_.cause, cause);
-    Correct(std::move(cause));
+    rounds_.Correct(std::move(cause));
   } else {
     LearnFrom(cause, *state_.cause);
   }
 }
 
-// Totals of one agent, which only grow.
-void MembershipStep::TakeTime(Member& member, const RankTime& time) {
-  if (time.Sum() < member.time.Sum()) return;
-  member.time = time;
-  member.time_at = now_;
-}
-
-void MembershipStep::On(Member& member, const Heartbeat& report) {
-  TakeTime(member, report.time);
-  if (state_.phase != RunPhase::kSealed || !IsInRound(member)) return;
-  if (report.progress_round == state_.round && report.progress.step >= 0) {
-    Progressed(state_.restarts, report.progress.step);
-  }
-  if (report.progress_round != state_.round) return;
-  TakeStill(member, report.still);
-  TakeSlowRank(member, report.progress);
-  if (state_.phase == RunPhase::kSealed) TakeDamages(member, report.progress);
-}
-
-// All members' places are put together at most once in kStallLook: in a run of thousands each
-// node reports a change when all of them stall.
-void MembershipStep::TakeStill(Member& member, const std::vector<RanksInPlace>& still) {
-  std::vector<RanksInPlace> own = OwnPlacesFrom(member, still);
-  if (own == member.still) return;
-  member.still = std::move(own);
-  if (!state_.stall_look_due) state_.stall_look_due = now_ + kStallLook;
-}
-
-// The time counts from the collective in which most wait: which others are late may change.
-void MembershipStep::LookForStall() {
-  const auto is_due = [this](std::optional<TimePoint> time) { return time && *time <= now_; };
-  const bool tells = is_due(state_.stall_due);
-  if (!tells && !is_due(state_.stall_look_due)) return;
-  state_.stall_look_due.reset();
-  const std::vector<RanksInPlace> places = StillIn(state_);
-  const Collective* const most = MostWaiting(places).in;
-  const auto in = most != nullptr ? std::optional(*most) : std::nullopt;
-  if (in != state_.stalled_in) {
-    state_.stalled_in = in;
-    state_.stall_due =
-        in ? std::optional(now_ + (kStallTime - kStillTime - kStallLook)) : std::nullopt;
-  } else if (tells) {
-    state_.stall_due.reset();
-    TellRanksWait(absl::StrCat("no progress for ", kStallTime.count(), " s: ", ToSentence(places),
-                               "; `ddpctl stacks` prints what each rank does"),
-                  /*tells_running=*/false);
-  }
-}
-
-// To the nodes that are late, and to node 0's console. Not while most nodes still run.
-void MembershipStep::TellLate() {
-  if (!state_.late_due || now_ < *state_.late_due) return;
-  state_.late_due.reset();
-  if (2 * static_cast<std::size_t>(state_.running) > state_.places.size()) return;
-  std::vector<RankRange> ranks;
-  std::int64_t count = 0;
-  for (const auto& entry : state_.places) {
-    const Member& member = state_.members.at(entry.second);
-    if (!member.join.roles.empty()) return;  // their programs may well end at different times
-    if (member.phase != MemberPhase::kRunning) continue;
-    count += member.join.local_world_size;
-    AddRanks({member.rank_first, member.rank_first + member.join.local_world_size - 1},
-             kOutcomeRangesShown, ranks);
-  }
-  if (ranks.empty()) return;
-  TellRanksWait(
-      absl::StrCat(RanksText(ranks, count), count == 1 ? " still runs, " : " still run, ",
-                   kLateEndTime.count(),
-                   " s after the other nodes' ranks have ended with code 0; `ddpctl stacks ",
-                   ranks.front().first, "` prints what rank ", ranks.front().first, " does"),
-      /*tells_running=*/true);
-}
-
-void MembershipStep::TellRanksWait(const std::string& words, bool tells_running) {
-  AddNotice(NoticeKind::kRanksWait).words = words;
-  for (const auto& [rank, id] : state_.places) {
-    const Member& member = state_.members.at(id);
-    if (rank == 0 || (tells_running && member.phase == MemberPhase::kRunning))
-      SendTo(member, Waiting{words, {}});
-  }
-}
-
-void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
-  const bool is_own = progress.slow_rank >= member.rank_first &&
-                      progress.slow_rank < member.rank_first + member.join.local_world_size;
-  const std::int64_t was = std::exchange(member.slow_rank, is_own ? progress.slow_rank : -1);
-  if (was == member.slow_rank) return;
-  const bool is_slow = member.slow_rank >= 0;
-  RunNotice& note = AddNotice(is_slow ? NoticeKind::kRankSlow : NoticeKind::kRankNormal, &member);
-  note.rank = static_cast<int>(is_slow ? member.slow_rank : was);
-  if (!is_slow) {
-    note.words =
-        absl::StrCat("rank ", was, " on host ", member.join.host, " is as fast as its peers again");
-    return;
-  }
-  const std::string words = SlowRankText(member.slow_rank, member.join.host, progress.slowness);
-  if (!member.join.evict_stragglers) {
-    note.words = absl::StrCat(words, "; look at that machine");
-    return;
-  }
-  DrainBecause("--evict-stragglers", words, /*only_for_spare=*/true, member, note);
-}
-
-// Memory that was damaged twice is not trusted a third time.
-void MembershipStep::TakeDamages(Member& member, const Progress& progress) {
-  constexpr std::int64_t kDamagesMax = 2;
-  if (progress.damages < 0) return;
-  const std::int64_t before = std::exchange(member.damages_reported, progress.damages);
-  if (progress.damages <= before) return;
-  member.damages += progress.damages - before;
-  RunNotice& note = AddNotice(NoticeKind::kRankDamaged, &member);
-  note.rank = static_cast<int>(progress.damaged_rank);
-  const std::string words =
-      DamagedRankText(progress.damaged_rank, member.join.host, member.damages);
-  if (member.damages < kDamagesMax) {
-    note.words = absl::StrCat(words, "; check the memory of that machine");
-    return;
-  }
-  DrainBecause("--check-replicas", words, /*only_for_spare=*/false, member, note);
-}
-
-void MembershipStep::DrainBecause(const char* flag, const std::string& words, bool only_for_spare,
-                                  Member& member, RunNotice& note) {
-  const absl::StatusOr<DrainPlan> plan =
-      PlanDrain(state_, {.by = "", .node = member.join.node_id.value});
-  const bool leaves = plan.ok() && (plan->has_spare || !only_for_spare);
-  note.words = absl::StrCat(words, "; ",
-                            !plan.ok() ? std::string(plan.status().message())
-                            : leaves   ? plan->sentence
-                                       : "no spare node stands by to take its place");
-  if (!leaves) return;
-  member.drained_by = absl::StrCat(flag, ": ", words);
-  Break(DrainFailure(member));
-}
-
-void MembershipStep::On(Member& member, const NodeSucceeded& report) {
-  TakeTime(member, report.time);
+void Events::On(Member& member, const NodeSucceeded& report) {
+  ranks_.TakeTime(member, report.time);
   if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
     return;
-  SetPhase(member, MemberPhase::kSucceeded);
-  AddNotice(NoticeKind::kNodeSucceeded, &member);
+  roster_.SetPhase(member, MemberPhase::kSucceeded);
+  step_.AddNotice(NoticeKind::kNodeSucceeded, &member);
   if (state_.running > 0) {
     state_.late_due = now_ + kLateEndTime;
     return;
   }
-  Verdict verdict = MakeVerdict();
+  Verdict verdict = MakeVerdict(state_, now_);
   verdict.success = true;
-  Close(std::move(verdict));
+  rounds_.Close(std::move(verdict));
 }
 
-void MembershipStep::On(Member& member, const NodeStopped& report) {
-  TakeTime(member, report.time);
+void Events::On(Member& member, const NodeStopped& report) {
+  ranks_.TakeTime(member, report.time);
   if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
   if (member.phase != MemberPhase::kStopping) return;
-  SetPhase(member, MemberPhase::kStopped);
+  roster_.SetPhase(member, MemberPhase::kStopped);
   if (report.worker_port > 0 && report.worker_port <= kPortMax) {
     member.join.worker_port = report.worker_port;
   }
@@ -367,15 +301,15 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
     const int first = member.rank_first + ends.first;
     AddOutcome(ends.kind, ends.code, {first, first + ends.count - 1}, state_.outcomes);
   }
-  if (member.leaving && !member.join.hosts_service) return LeaveNow(member.join.node_id);
-  AdvanceIfStopped();
+  if (member.leaving && !member.join.hosts_service) return LeaveNow(member);
+  rounds_.AdvanceIfStopped();
 }
 
-void MembershipStep::On(Member& member, const Leave& report) {
+void Events::On(Member& member, const Leave& report) {
   if (state_.phase == RunPhase::kClosed) {
     // It acknowledges the verdict.
-    EndIfOpen(member);
-    RemoveMember(member.join.node_id, LeaveReasonFrom(member, report.reason));
+    roster_.EndIfOpen(member);
+    Remove(member.join.node_id, LeaveReasonFrom(member, report.reason));
     return;
   }
   Failure reason = LeaveReasonFrom(member, report.reason);
@@ -384,8 +318,9 @@ void MembershipStep::On(Member& member, const Leave& report) {
     ++state_.leaving;
   }
   if (report.close_run && member.join.hosts_service) {
-    EndRun(std::move(reason));
-    if (report.at_once && state_.phase != RunPhase::kClosed) CloseWithFailure(*state_.cause);
+    rounds_.EndRun(std::move(reason));
+    if (report.at_once && state_.phase != RunPhase::kClosed)
+      rounds_.CloseWithFailure(*state_.cause);
     return;
   }
   // The others stop at once; this node reports again when its own workers have ended.
@@ -393,12 +328,47 @@ void MembershipStep::On(Member& member, const Leave& report) {
                            member.phase == MemberPhase::kSucceeded ||
                            member.phase == MemberPhase::kStopping;
   if (report.at_once || !has_workers) {
-    LeaveNow(member.join.node_id);
+    LeaveNow(member);
   } else if (state_.phase == RunPhase::kSealed) {
-    Break(reason);
+    rounds_.Break(reason);
   } else {
-    AdvanceIfStopped();
+    rounds_.AdvanceIfStopped();
   }
+}
+
+void Events::On(Member& member, const CanBeKept& report) {
+  const bool of_round = IsInRound(member);
+  if (report.round != (of_round ? state_.round : kNoRound)) return;
+  roster_.SetKept(member, report.all);
+  rounds_.Grow();
+}
+
+}  // namespace
+
+Start StartOf(const RunState& state, const Member& member) {
+  Start start = *state.start;
+  start.node_rank = *member.node_rank;
+  start.rank_first = member.rank_first;
+  start.role_rank_first = member.role_rank_first;
+  start.role_world_size = member.role_world_size;
+  start.roles = member.roles;
+  return start;
+}
+
+Verdict MakeVerdict(const RunState& state, TimePoint now) {
+  Verdict verdict;
+  verdict.round = state.round;
+  verdict.restart_count = state.restart_count;
+  verdict.restarts_max = state.rules ? state.rules->restarts_max : 0;
+  // For a round that broke, as of that time.
+  verdict.restarts_forgiven =
+      RestartsForgiven(state, state.phase == RunPhase::kBroken ? state.broke : now);
+  if (state.start) {
+    verdict.world_size = state.start->world_size;
+    verdict.node_count = state.start->node_count;
+  }
+  verdict.time = TimeOf(state);
+  return verdict;
 }
 
 RunState MakeRun(std::string run_id, bool durable) {
@@ -409,9 +379,9 @@ RunState MakeRun(std::string run_id, bool durable) {
 }
 
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now) {
-  MembershipStep step(state, now);
-  std::visit(step, event);
-  return step.TakeEffects();
+  MembershipStep step{state, now, {}};
+  std::visit(Events(step), event);
+  return std::move(step.effects);
 }
 
 RankTime TimeOf(const RunState& state) {

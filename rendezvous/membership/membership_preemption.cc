@@ -8,6 +8,15 @@
 #include "rendezvous/membership/membership_step.h"
 
 namespace ddprun {
+namespace {
+
+void TellAll(MembershipStep& step, const Preemption& preemption) {
+  for (const auto& entry : step.state.members) {
+    if (entry.second.join.hears_preemption) step.SendTo(entry.second, preemption);
+  }
+}
+
+}  // namespace
 
 std::optional<Preemption> PreemptionOf(const RunState& state, TimePoint now) {
   if (!state.preemption || state.preemption->until <= now) return std::nullopt;
@@ -21,40 +30,30 @@ std::optional<Preemption> PreemptionOf(const RunState& state, TimePoint now) {
                     .reason = notice.reason};
 }
 
-// A scheduler gives notice to all nodes of a job at about the same time, and a node repeats its own
-// on each stream: that is one notice. One with an earlier deadline is news.
-void MembershipStep::On(Member& member, const PreemptionReport& report) {
-  if (state_.phase == RunPhase::kClosed) return;
+void TakePreemption(MembershipStep& step, const Member& member, const PreemptionReport& report) {
+  if (step.state.phase == RunPhase::kClosed) return;
   const auto remaining =
       std::clamp<std::chrono::milliseconds>(report.remaining, kNoticeMin, kNoticeMax);
-  const TimePoint until = now_ + remaining;
-  const std::uint64_t last = state_.preemption ? state_.preemption->number : 0;
-  const bool stands = PreemptionOf(state_, now_).has_value();
-  if (stands && until > state_.preemption->until - kSameNoticeTime) return;
-  state_.preemption = {
+  const TimePoint until = step.now + remaining;
+  const std::uint64_t last = step.state.preemption ? step.state.preemption->number : 0;
+  const bool stands = PreemptionOf(step.state, step.now).has_value();
+  if (stands && until > step.state.preemption->until - kSameNoticeTime) return;
+  step.state.preemption = {
       .number = last + 1, .until = until, .node_id = member.join.node_id, .reason = report.reason};
-  const Preemption told = *PreemptionOf(state_, now_);
-  AddNotice(NoticeKind::kNodeNotice, &member).words = ToSentence(told);
-  TellAll(told);
+  const Preemption told = *PreemptionOf(step.state, step.now);
+  step.AddNotice(NoticeKind::kNodeNotice, &member).words = ToSentence(told);
+  TellAll(step, told);
 }
 
-void MembershipStep::TellAll(const Preemption& preemption) {
-  for (const auto& entry : state_.members) {
-    if (entry.second.join.hears_preemption) SendTo(entry.second, preemption);
-  }
-}
-
-// To a node that comes (back).
-void MembershipStep::TellPreemption(const Member& member) {
+void TellPreemption(MembershipStep& step, const Member& member) {
   if (!member.join.hears_preemption) return;
-  if (const auto preemption = PreemptionOf(state_, now_)) SendTo(member, *preemption);
+  if (const auto preemption = PreemptionOf(step.state, step.now)) step.SendTo(member, *preemption);
 }
 
-// The machine is gone before its time, and the others may go on for long.
-void MembershipStep::EndPreemptionOf(const NodeId& id) {
-  const auto& notice = state_.preemption;
-  if (!notice || notice->node_id != id || notice->until <= now_) return;
-  if (state_.phase != RunPhase::kClosed) TellAll(Preemption{.number = notice->number});
+void EndPreemptionOf(MembershipStep& step, const NodeId& id) {
+  const auto& notice = step.state.preemption;
+  if (!notice || notice->node_id != id || notice->until <= step.now) return;
+  if (step.state.phase != RunPhase::kClosed) TellAll(step, Preemption{.number = notice->number});
 }
 
 }  // namespace ddprun

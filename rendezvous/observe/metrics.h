@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "rendezvous/observe/run_observer.h"
 
 namespace ddprun {

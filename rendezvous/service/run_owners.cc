@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run: whose the connections to the workers' TCPStore are (membership/connection_owners.h).
+// Run: whose the connections to the workers' TCPStore are (store/connection_owners.h).
 #include <utility>
 
 #include "rendezvous/service/run.h"

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "rendezvous/proxy/store_link.h"
 #include "rendezvous/security/credentials.h"
 

@@ -6,9 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "proto/ddprun.pb.h"
-#include "rendezvous/membership/log_subscriptions.h"
+#include "rendezvous/observe/log_subscriptions.h"
 #include "rendezvous/membership/operator_rules.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 
 namespace ddprun {
 

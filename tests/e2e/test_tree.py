@@ -15,7 +15,7 @@ MAY_INCLUDE = {
 # The folders of each room, bottom to top: a file includes only its own folder and those before it. The room's own files
 # (its programs) come last.
 FOLDERS = {
-    "rendezvous": """base process tcpstore values security membership store wire streams journal observe proxy client listener
+    "rendezvous": """base process tcpstore values security membership observe store wire streams journal proxy client listener
         service""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang workers agent
         hosts doctor commands""".split(),
@@ -33,8 +33,8 @@ FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500
 # The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
 CORES = (
-    "rendezvous/membership/connection_owners",
-    "rendezvous/membership/run_status",
+    "rendezvous/store/connection_owners",
+    "rendezvous/observe/run_status",
     "rendezvous/membership/membership",
     "rendezvous/membership/membership_preemption",
     "rendezvous/membership/restart_policy",

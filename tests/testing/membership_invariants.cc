@@ -22,12 +22,14 @@ absl::Status CheckMembers(const RunState& state) {
   int running = 0;
   int stopping = 0;
   int leaving = 0;
+  int kept = 0;
   for (const auto& [id, member] : state.members) {
     if (id != member.join.node_id) return Broken("a member is kept under another's id");
     waiting += member.phase == MemberPhase::kWaiting;
     running += member.phase == MemberPhase::kRunning;
     stopping += member.phase == MemberPhase::kStopping;
     leaving += member.leaving.has_value();
+    kept += member.phase != MemberPhase::kWaiting && member.can_be_kept;
     if (member.link) {
       ++linked;
       const auto link = state.links.find(*member.link);
@@ -56,7 +58,7 @@ absl::Status CheckMembers(const RunState& state) {
   if (ranked != state.places.size()) return Broken("a place without a member");
   if (asking != state.asked.size()) return Broken("a rank is asked for without a member");
   if (waiting != state.waiting || running != state.running || stopping != state.stopping ||
-      leaving != state.leaving)
+      leaving != state.leaving || kept != state.kept)
     return Broken("miscounted members");
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which nodes the service asks about a connection to the workers' TCPStore, and what their answers
 // mean for it.
-#include "rendezvous/membership/connection_owners.h"
+#include "rendezvous/store/connection_owners.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

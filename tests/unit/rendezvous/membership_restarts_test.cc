@@ -6,7 +6,7 @@
 
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/membership.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

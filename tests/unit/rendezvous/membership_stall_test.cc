@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 #include "rendezvous/values/collectives.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 

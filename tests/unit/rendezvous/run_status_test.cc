@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people are told of a run, in each of its phases.
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/log_subscriptions.h"
+#include "rendezvous/observe/log_subscriptions.h"
 
 #include <algorithm>
 

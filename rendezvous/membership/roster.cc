@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of the run: they join, reconnect, are lost and leave.
+#include "rendezvous/membership/roster.h"
+
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
-#include "rendezvous/membership/membership_step.h"
-#include "rendezvous/membership/operator_rules.h"
-#include "rendezvous/values/first_cause.h"
+#include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
@@ -19,12 +17,6 @@ namespace {
 NoticeKind KindOf(const Failure& why) {
   if (why.kind == FailureKind::kNodeDrained) return NoticeKind::kNodeDrained;
   return why.kind == FailureKind::kNodeInterrupted ? NoticeKind::kNodeLeft : NoticeKind::kNodeLost;
-}
-
-// Failures that follow from the loss of peers; the loss itself is then the first cause.
-bool MayBeAftermath(const Failure& cause) {
-  return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
-         cause.kind == FailureKind::kWorkerHung || cause.kind == FailureKind::kCollectiveFailed;
 }
 
 // A node whose connection broke tries to come back for a lease. One that was heard from half a
@@ -39,8 +31,7 @@ bool MayHaveGivenUp(const RunState& state, const Member& member) {
 
 }  // namespace
 
-// A node that replaces another one takes its precedence over spares.
-void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced) {
+Member& Roster::Add(LinkId link, const Join& join, const Member* replaced) {
   if (!state_.rules) {
     state_.rules = join;
     state_.deadline = now_ + state_.rules->join_timeout;
@@ -59,73 +50,59 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
     }
     state_.asked[*join.node_rank] = join.node_id;
   }
-  Link(link, member);
-  AddNotice(NoticeKind::kNodeJoined, &member);
-  SealIfReady();
-  Grow();
-  TellWaiting(&member);
+  Enlist(link, member);
+  step_.AddNotice(NoticeKind::kNodeJoined, &member);
+  return member;
 }
 
-// Messages in flight when the stream broke may be lost: the node is sent the state of the run
-// again, and repeats its reports of the round.
-void MembershipStep::Resume(LinkId link, Member& member) {
+void Roster::Link(LinkId link, Member& member) {
   if (member.link) {
     EndIfOpen(member);
     state_.links.erase(*member.link);
   }
-  Link(link, member);
-  AddNotice(NoticeKind::kNodeReturned, &member);
+  Enlist(link, member);
+  step_.AddNotice(NoticeKind::kNodeReturned, &member);
   member.words_told = 0;
-  if (state_.phase == RunPhase::kClosed) {
-    if (state_.verdict) Send(link, Finish{*state_.verdict});
-    return;
-  }
-  if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
-  if (member.phase == MemberPhase::kStopping)
-    Send(link, Stop{state_.round, *state_.cause, IsEnding(state_)});
-  SealIfReady();
-  member.prepares = false;
-  Grow();
-  TellWaiting(&member);
 }
 
-void MembershipStep::Link(LinkId link, Member& member) {
+void Roster::Enlist(LinkId link, Member& member) {
   member.link = link;
   member.last_seen = now_;
   state_.links.emplace(link, member.join.node_id);
   const auto lease = state_.rules->lease;
   if (lease.count() > 0 && !state_.lease_due) state_.lease_due = NextLook();
-  Send(link,
-       // Without a lease the end of a stream is the end of its node, journal or not.
-       Accepted{.lease = lease,
-                .heartbeat = lease / kHeartbeatsPerLease,
-                .durable = state_.durable && lease.count() > 0,
-                .takes_preemption = true});
-  if (state_.phase != RunPhase::kClosed) TellPreemption(member);
+  step_.Send(link,
+             // Without a lease the end of a stream is the end of its node, journal or not.
+             Accepted{.lease = lease,
+                      .heartbeat = lease / kHeartbeatsPerLease,
+                      .durable = state_.durable && lease.count() > 0,
+                      .takes_preemption = true});
+  if (state_.phase != RunPhase::kClosed) TellPreemption(step_, member);
 }
 
-// Without a lease the streams of a run's nodes have ended with the run; otherwise a stream ends
-// when the node has the verdict.
-void MembershipStep::EndIfOpen(const Member& member) {
+void Roster::EndIfOpen(const Member& member) {
   const bool ended = state_.phase == RunPhase::kClosed && state_.rules->lease.count() == 0;
-  if (member.link && !ended) End(*member.link);
+  if (member.link && !ended) step_.End(*member.link);
 }
 
-void MembershipStep::SetPhase(Member& member, MemberPhase phase) {
+void Roster::SetPhase(Member& member, MemberPhase phase) {
   Count(member.phase, -1);
   member.phase = phase;
   Count(member.phase, 1);
 }
 
-void MembershipStep::Count(MemberPhase phase, int more) {
+void Roster::Count(MemberPhase phase, int more) {
   if (phase == MemberPhase::kWaiting) state_.waiting += more;
   if (phase == MemberPhase::kRunning) state_.running += more;
   if (phase == MemberPhase::kStopping) state_.stopping += more;
 }
 
-// A new node with the rank of one that is away is that machine's next agent, or its replacement:
-// the old one is fenced. Returns the node to remove, and why.
-std::optional<std::pair<NodeId, Failure>> MembershipStep::TakePlace(const Join& join) {
+void Roster::SetKept(Member& member, bool can_be_kept) {
+  if (IsInRound(member)) state_.kept += can_be_kept - member.can_be_kept;
+  member.can_be_kept = can_be_kept;
+}
+
+std::optional<std::pair<NodeId, Failure>> Roster::TakePlace(const Join& join) {
   if (!join.node_rank) return std::nullopt;
   const auto asked = state_.asked.find(*join.node_rank);
   const auto place = state_.places.find(*join.node_rank);
@@ -141,10 +118,10 @@ std::optional<std::pair<NodeId, Failure>> MembershipStep::TakePlace(const Join& 
   return std::pair(id, std::move(loss));
 }
 
-MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
+Loss Roster::Erase(const NodeId& id, Failure reason) {
   const auto it = state_.members.find(id);
   Member& member = it->second;
-  if (state_.phase != RunPhase::kClosed) AddNotice(KindOf(reason), &member).why = reason;
+  if (state_.phase != RunPhase::kClosed) step_.AddNotice(KindOf(reason), &member).why = reason;
   Loss loss{std::move(reason), IsInRound(member)};
   loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
@@ -165,13 +142,13 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   const auto asked = state_.asked.find(member.join.node_rank.value_or(-1));
   if (asked != state_.asked.end() && asked->second == id) state_.asked.erase(asked);
   state_.time_gone += TimeOfLost(member);
-  EndPreemptionOf(state_.members.extract(it).key());  // `id` may have been the member's own
+  EndPreemptionOf(step_, state_.members.extract(it).key());  // `id` may have been the member's own
   return loss;
 }
 
 // A node that is lost while its workers run reports nothing more: its ranks recover since its last
 // report.
-RankTime MembershipStep::TimeOfLost(const Member& member) const {
+RankTime Roster::TimeOfLost(const Member& member) const {
   RankTime time = member.time;
   const bool runs = member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kStopping;
   const bool is_known = time.Sum().count() > 0;  // else its program reports nothing
@@ -184,91 +161,27 @@ RankTime MembershipStep::TimeOfLost(const Member& member) const {
   return time += unreported;
 }
 
-// Sends the node a verdict of its own: the run continues, or ends for another reason.
-MembershipStep::Loss MembershipStep::LetGo(const NodeId& id, const Failure& reason) {
+Loss Roster::LetGo(const NodeId& id, const Failure& reason) {
   const Member& member = state_.members.at(id);
   if (member.link) {
-    Verdict verdict = MakeVerdict();
+    Verdict verdict = MakeVerdict(state_, now_);
     verdict.cause = reason;
     if (IsFailure(reason)) verdict.exit_code = ToExitCode(reason);
-    Send(*member.link, Finish{std::move(verdict)});
-    End(*member.link);
+    step_.Send(*member.link, Finish{std::move(verdict)});
+    step_.End(*member.link);
   }
   return Erase(id, reason);
 }
 
-void MembershipStep::LeaveNow(const NodeId& id) {
-  React(LetGo(id, Failure(*state_.members.at(id).leaving)));
-}
-
-// Lets drained nodes go, and those that have sent Leave.
-void MembershipStep::LetLeaversGo() {
-  std::vector<std::pair<NodeId, Failure>> going;
-  for (const auto& [id, member] : state_.members) {
-    if (member.leaving) {
-      going.emplace_back(id, *member.leaving);
-    } else if (!member.drained_by.empty()) {
-      going.emplace_back(id, DrainFailure(member));
-    }
-  }
-  for (const auto& [id, reason] : going) LetGo(id, reason);
-}
-
-// Takes all losses of one step, so that no round is started with a lost node. A run without any
-// node is over, whatever restarts were left: no node waits for a replacement.
-void MembershipStep::React(std::vector<Loss> losses) {
-  if (losses.empty()) return;
-  switch (state_.phase) {
-    case RunPhase::kForming:
-      if (!state_.may_restart) {
-        CloseWithFailure(std::move(losses.front().reason));
-      } else if (state_.members.empty()) {
-        state_.phase = RunPhase::kClosed;
-        state_.words_due.reset();
-        state_.restart_due.reset();
-      } else {
-        SealIfReady();
-        TellWaiting();
-      }
-      return;
-    case RunPhase::kSealed: {
-      const auto first = std::find_if(losses.begin(), losses.end(),
-                                      [](const Loss& loss) { return loss.was_in_round; });
-      if (first != losses.end()) Break(first->reason);
-      return;
-    }
-    case RunPhase::kBroken:
-      for (Loss& loss : losses) {
-        if (IsTheCause(loss)) Correct(std::move(loss.reason));
-      }
-      AdvanceIfStopped();
-      return;
-    case RunPhase::kClosed:
-      return;
-  }
-}
-
-// For a round that has broken. The workers of a node whose agent died were not stopped by the
-// service: their peers' failures follow from that. Not so if its workers had ended already.
-bool MembershipStep::IsTheCause(const Loss& loss) const {
-  if (loss.reason.kind != FailureKind::kNodeLost) return false;
-  return (loss.was_silent_before_the_break && MayBeAftermath(*state_.cause)) ||
-         (loss.was_dead_before_it_stopped && TakesThePlaceOf(loss.reason, *state_.cause));
-}
-
-void MembershipStep::RemoveMember(const NodeId& id, Failure reason) {
-  React(Erase(id, std::move(reason)));
-}
+// ---- Leases
 
 // A service that runs looks at the leases this often, whether or not one may be over: a late look
 // shows that it was suspended, also for less than a lease.
-TimePoint MembershipStep::NextLook() const {
-  return now_ + state_.rules->lease / kHeartbeatsPerLease;
-}
+TimePoint Roster::NextLook() const { return now_ + state_.rules->lease / kHeartbeatsPerLease; }
 
 // A look that comes so late means that the service itself was suspended (a debugger, a migrating
 // virtual machine) and received nothing meanwhile. All members get half a lease.
-void MembershipStep::ForgiveIfStopped() {
+void Roster::ForgiveIfStopped() {
   const auto lease = state_.rules->lease;
   const Duration late = now_ - *state_.lease_due;
   if (late < lease / kHeartbeatsPerLease) return;
@@ -284,7 +197,7 @@ void MembershipStep::ForgiveIfStopped() {
 }
 
 // A node that gave the service up while that was suspended is not to blame.
-Failure MembershipStep::LossOfSilent(const Member& member) const {
+Failure Roster::LossOfSilent(const Member& member) const {
   if (!MayHaveGivenUp(state_, member)) return LossOf(member, LostWords(state_, member));
   const auto host = std::find_if(state_.members.begin(), state_.members.end(),
                                  [](const auto& entry) { return entry.second.join.hosts_service; });
@@ -292,8 +205,7 @@ Failure MembershipStep::LossOfSilent(const Member& member) const {
   return LossOf(is_hosted ? host->second : member, SuspendedWords(state_, member, is_hosted));
 }
 
-void MembershipStep::EndLeases() {
-  if (!state_.lease_due || now_ < *state_.lease_due) return;
+std::vector<Loss> Roster::EndLeases() {
   ForgiveIfStopped();
   std::vector<std::pair<TimePoint, NodeId>> over;
   for (const auto& [id, member] : state_.members) {
@@ -307,11 +219,14 @@ void MembershipStep::EndLeases() {
     if (state_.phase == RunPhase::kClosed) {
       EndIfOpen(member);
     } else if (member.link) {
-      Refuse(*member.link, FencedForSilence(state_, member));
+      step_.Refuse(*member.link, FencedForSilence(state_, member));
     }
     losses.push_back(Erase(id, LossOfSilent(member)));
   }
-  React(std::move(losses));
+  return losses;
+}
+
+void Roster::PlanNextLook() {
   state_.lease_due.reset();
   for (const auto& entry : state_.members) {
     const TimePoint due = entry.second.last_seen + LeaseOf(state_, entry.second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/connection_owners.h"
+#include "rendezvous/store/connection_owners.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rounds are sealed, broken and followed by others, and how a run ends.
+#include "rendezvous/membership/rounds.h"
+
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
-#include "rendezvous/membership/membership_step.h"
+#include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/restart_rules.h"
+#include "rendezvous/values/first_cause.h"
 #include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
-
-std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
-  return std::max(std::chrono::milliseconds{0},
-                  std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
-}
 
 bool WasDrained(const std::optional<Failure>& cause) {
   return cause && cause->kind == FailureKind::kNodeDrained;
@@ -34,9 +30,23 @@ Duration StopTimeoutOf(const RunState& state) {
   return longest;
 }
 
+// Failures that follow from the loss of peers; the loss itself is then the first cause.
+bool MayBeAftermath(const Failure& cause) {
+  return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
+         cause.kind == FailureKind::kWorkerHung || cause.kind == FailureKind::kCollectiveFailed;
+}
+
+Failure JoinOf(const Member& member) {
+  Failure cause;
+  cause.kind = FailureKind::kNodeJoined;
+  cause.host = member.join.host;
+  cause.node_rank = member.node_rank.value_or(-1);
+  return cause;
+}
+
 }  // namespace
 
-void MembershipStep::SealIfReady() {
+void Rounds::SealIfReady() {
   if (state_.phase != RunPhase::kForming) return;
   if (state_.restart_due && now_ < *state_.restart_due) return;
   state_.restart_due.reset();
@@ -60,7 +70,7 @@ void MembershipStep::SealIfReady() {
   if (all_here) Seal(std::move(chosen));
 }
 
-void MembershipStep::Seal(std::vector<Member*> chosen) {
+void Rounds::Seal(std::vector<Member*> chosen) {
   GiveRanks(state_, chosen);
   Start start;
   start.round = state_.round;
@@ -79,13 +89,12 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   }
   GiveRoleRanks(chosen);
   state_.phase = RunPhase::kSealed;
-  state_.kept = 0;
   state_.sealed = now_;
   state_.stalled_in.reset();
   state_.stall_due.reset();
   state_.stall_look_due.reset();
   state_.late_due.reset();
-  RunNotice& note = AddNotice(NoticeKind::kRoundStarted);
+  RunNotice& note = step_.AddNotice(NoticeKind::kRoundStarted);
   note.node_count = start.node_count;
   note.world_size = start.world_size;
   if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
@@ -96,16 +105,16 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
     member->seated = true;
     member->slow_rank = -1;
     member->still.clear();
-    SetPhase(*member, MemberPhase::kRunning);
+    roster_.SetPhase(*member, MemberPhase::kRunning);
     member->can_be_kept = member->prepares = false;
-    SendTo(*member, StartOf(*member));
+    step_.SendTo(*member, StartOf(state_, *member));
   }
 }
 
-void MembershipStep::Break(Failure cause) {
+void Rounds::Break(Failure cause) {
   if (IsStopped(cause)) cause.places = StillIn(state_);
   state_.phase = RunPhase::kBroken;
-  AddNotice(NoticeKind::kRoundBroken).why = cause;
+  step_.AddNotice(NoticeKind::kRoundBroken).why = cause;
   state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
   EndRound(state_.restarts, state_.rules->restart_policy, cause, now_ - state_.sealed);
@@ -117,23 +126,23 @@ void MembershipStep::Break(Failure cause) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
     state_.was_kept = state_.was_kept && member.can_be_kept;
-    SetPhase(member, MemberPhase::kStopping);
-    SendTo(member, Stop{state_.round, cause, last});
+    roster_.SetPhase(member, MemberPhase::kStopping);
+    step_.SendTo(member, Stop{state_.round, cause, last});
   }
   AdvanceIfStopped();
-  TellWaiting();
+  TellWaiting(step_);
 }
 
-// The cause is another one than was sent when the round broke: it is sent again to all.
-void MembershipStep::Correct(Failure cause) {
+void Rounds::Correct(Failure cause) {
   state_.cause = std::move(cause);
   const bool last = !MayRestart(state_);
   for (const auto& entry : state_.members) {
-    if (IsInRound(entry.second)) SendTo(entry.second, Stop{state_.round, *state_.cause, last});
+    if (IsInRound(entry.second))
+      step_.SendTo(entry.second, Stop{state_.round, *state_.cause, last});
   }
 }
 
-void MembershipStep::AdvanceIfStopped() {
+void Rounds::AdvanceIfStopped() {
   if (state_.phase != RunPhase::kBroken) return;
   // The end of the run waits for all nodes. The next round does not wait for the workers of leaving
   // nodes.
@@ -147,23 +156,24 @@ void MembershipStep::AdvanceIfStopped() {
   }
 }
 
-void MembershipStep::FormNextRound() {
+void Rounds::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
   if (!IsUncounted(state_.cause)) ++state_.restart_count;
-  AddNotice(NoticeKind::kRestart).why = state_.cause;
+  step_.AddNotice(NoticeKind::kRestart).why = state_.cause;
   state_.outcomes.clear();
   const std::chrono::milliseconds delay = CountRestartIfFailed();
   state_.words_sent.reset();
   state_.deadline = now_ + delay + state_.rules->join_timeout;
-  for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
-  effects_.emplace_back(std::in_place_type<RoundChanged>, RoundChanged{state_.round});
+  for (auto& entry : state_.members) roster_.SetPhase(entry.second, MemberPhase::kWaiting);
+  state_.kept = 0;
+  step_.effects.emplace_back(std::in_place_type<RoundChanged>, RoundChanged{state_.round});
   SealIfReady();
-  TellWaiting();
+  TellWaiting(step_);
 }
 
 // Draining a node is no failure and is not counted. Returns the delay of the next round.
-std::chrono::milliseconds MembershipStep::CountRestartIfFailed() {
+std::chrono::milliseconds Rounds::CountRestartIfFailed() {
   state_.left_out.clear();
   if (IsUncounted(state_.cause)) return {};
   const RestartPolicy& policy = state_.rules->restart_policy;
@@ -175,7 +185,7 @@ std::chrono::milliseconds MembershipStep::CountRestartIfFailed() {
 }
 
 // Removes all nodes of the host whose failure broke the round, if it was one failure too many.
-void MembershipStep::LeaveOutIfDue() {
+void Rounds::LeaveOutIfDue() {
   const RestartPolicy& policy = state_.rules->restart_policy;
   const Failure& cause = *state_.cause;
   if (!CountFailure(state_.restarts, policy, cause, state_.broke, now_)) return;
@@ -189,16 +199,15 @@ void MembershipStep::LeaveOutIfDue() {
     const std::optional<LinkId> link = member.link;
     Join back = member.join;
     back.resume = true;
-    Erase(id, LossOf(member, state_.left_out));
+    roster_.Erase(id, LossOf(member, state_.left_out));
     if (!link) continue;
     // The reply that it would get if it reconnected.
-    if (auto refused = RefusalOfLeftOut(state_, back, now_)) Send(*link, *std::move(refused));
-    End(*link);
+    if (auto refused = RefusalOfLeftOut(state_, back, now_)) step_.Send(*link, *std::move(refused));
+    step_.End(*link);
   }
 }
 
-// For a reason outside the round: no other round follows.
-void MembershipStep::EndRun(Failure cause) {
+void Rounds::EndRun(Failure cause) {
   // A run that was ending anyway ends for its own reason. Of an operator's requests the last one
   // counts.
   const bool is_request = cause.kind == FailureKind::kRunStopped;
@@ -216,7 +225,7 @@ void MembershipStep::EndRun(Failure cause) {
       if (!decides && !is_request) return;
       for (const auto& entry : state_.members) {
         if (entry.second.phase == MemberPhase::kStopping) {
-          SendTo(entry.second, Stop{state_.round, cause, /*last=*/true});
+          step_.SendTo(entry.second, Stop{state_.round, cause, /*last=*/true});
         }
       }
       if (decides) state_.cause = std::move(cause);
@@ -226,8 +235,8 @@ void MembershipStep::EndRun(Failure cause) {
   }
 }
 
-void MembershipStep::CloseWithFailure(Failure cause) {
-  Verdict verdict = MakeVerdict();
+void Rounds::CloseWithFailure(Failure cause) {
+  Verdict verdict = MakeVerdict(state_, now_);
   if (state_.phase == RunPhase::kBroken) {
     verdict.not_restarted = WhyNoNextRound(state_).value_or("");
   }
@@ -238,11 +247,9 @@ void MembershipStep::CloseWithFailure(Failure cause) {
   Close(std::move(verdict));
 }
 
-// Members that are away, or whose streams break before they acknowledged the verdict, may reconnect
-// for it until their lease expires.
-void MembershipStep::Close(Verdict verdict) {
+void Rounds::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
-  RunNotice& note = AddNotice(NoticeKind::kRunFinished);
+  RunNotice& note = step_.AddNotice(NoticeKind::kRunFinished);
   note.why = verdict.cause;
   note.exit_code = verdict.exit_code;
   note.node_count = verdict.node_count;
@@ -253,92 +260,82 @@ void MembershipStep::Close(Verdict verdict) {
   state_.restart_due.reset();
   for (const auto& entry : state_.members) {
     if (!entry.second.link) continue;
-    SendTo(entry.second, Finish{verdict});
-    if (state_.rules->lease.count() == 0) End(*entry.second.link);
+    step_.SendTo(entry.second, Finish{verdict});
+    if (state_.rules->lease.count() == 0) step_.End(*entry.second.link);
   }
   state_.verdict = std::move(verdict);
 }
 
-// ---- Parts
-
-Start MembershipStep::StartOf(const Member& member) const {
-  Start start = *state_.start;
-  start.node_rank = *member.node_rank;
-  start.rank_first = member.rank_first;
-  start.role_rank_first = member.role_rank_first;
-  start.role_world_size = member.role_world_size;
-  start.roles = member.roles;
-  return start;
+// Lets drained nodes go, and those that have sent Leave.
+void Rounds::LetLeaversGo() {
+  std::vector<std::pair<NodeId, Failure>> going;
+  for (const auto& [id, member] : state_.members) {
+    if (member.leaving) {
+      going.emplace_back(id, *member.leaving);
+    } else if (!member.drained_by.empty()) {
+      going.emplace_back(id, DrainFailure(member));
+    }
+  }
+  for (const auto& [id, reason] : going) roster_.LetGo(id, reason);
 }
 
-// A node that has just joined is told at once; the others when the sentence has changed and the
-// last one is old enough.
-void MembershipStep::TellWaiting(Member* newcomer) {
-  if (!state_.rules || state_.phase == RunPhase::kClosed) return;
-  if (state_.waiting == 0) {
-    state_.words_due.reset();
-    return;
-  }
-  const auto intervals = static_cast<int>(1 + state_.members.size() / kNodesPerWaitingInterval);
-  const TimePoint due =
-      state_.words_sent ? *state_.words_sent + intervals * kWaitingInterval : now_;
-  const bool all = now_ >= due;
-  // Composing the sentence takes time linear in the number of nodes: in a large run a newcomer gets
-  // the last one.
-  const bool exact = all || state_.words.empty() || state_.members.size() <= kExactWordsNodesMax;
-  if (!exact) state_.words_due = due;
-  if (exact) {
-    std::string words = WaitingWords(state_);
-    if (words != state_.words) {
-      state_.words = std::move(words);
-      ++state_.words_version;
-      state_.words_due = due;
+void Rounds::React(std::vector<Loss> losses) {
+  if (losses.empty()) return;
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      if (!state_.may_restart) {
+        CloseWithFailure(std::move(losses.front().reason));
+      } else if (state_.members.empty()) {
+        state_.phase = RunPhase::kClosed;
+        state_.words_due.reset();
+        state_.restart_due.reset();
+      } else {
+        SealIfReady();
+        TellWaiting(step_);
+      }
+      return;
+    case RunPhase::kSealed: {
+      const auto first = std::find_if(losses.begin(), losses.end(),
+                                      [](const Loss& loss) { return loss.was_in_round; });
+      if (first != losses.end()) Break(first->reason);
+      return;
     }
+    case RunPhase::kBroken:
+      for (Loss& loss : losses) {
+        if (IsTheCause(loss)) Correct(std::move(loss.reason));
+      }
+      AdvanceIfStopped();
+      return;
+    case RunPhase::kClosed:
+      return;
   }
-  if (!all) {
-    if (newcomer != nullptr && newcomer->phase == MemberPhase::kWaiting &&
-        newcomer->words_told != state_.words_version) {
-      Notify(*newcomer);
-    }
-    return;
-  }
-  state_.words_due.reset();
+}
+
+// For a round that has broken. The workers of a node whose agent died were not stopped by the
+// service: their peers' failures follow from that. Not so if its workers had ended already.
+bool Rounds::IsTheCause(const Loss& loss) const {
+  if (loss.reason.kind != FailureKind::kNodeLost) return false;
+  return (loss.was_silent_before_the_break && MayBeAftermath(*state_.cause)) ||
+         (loss.was_dead_before_it_stopped && TakesThePlaceOf(loss.reason, *state_.cause));
+}
+
+void Rounds::Grow() {
+  if (state_.phase != RunPhase::kSealed || state_.waiting == 0) return;
+  const OnJoin on_join = state_.rules->restart_policy.on_join;
+  const bool has_place = state_.start->node_count < state_.rules->nodes_max;
+  const bool keeps = on_join != OnJoin::kRestart && state_.kept == state_.start->node_count;
+  if (!keeps && on_join != OnJoin::kRestart) return;
   for (auto& entry : state_.members) {
     Member& member = entry.second;
-    if (member.phase != MemberPhase::kWaiting || !member.link ||
-        member.words_told == state_.words_version) {
-      continue;
+    if (IsInRound(member) || !member.link || member.leaving) continue;
+    // Also a spare takes a lost node's place sooner when its workers are parked.
+    if (keeps && !member.prepares) {
+      member.prepares = true;
+      step_.SendTo(member, StandBy{});
     }
-    state_.words_sent = now_;
-    Notify(member);
+    const bool ready = on_join == OnJoin::kGrow ? member.can_be_kept : on_join == OnJoin::kRestart;
+    if (has_place && ready) return Break(JoinOf(member));
   }
-}
-
-void MembershipStep::Notify(Member& member) {
-  std::chrono::milliseconds remaining{0};
-  if (state_.phase == RunPhase::kForming) {
-    remaining = Until(FormingUntil(state_), now_);
-  } else if (state_.phase == RunPhase::kBroken) {
-    remaining = Until(state_.deadline, now_);
-  }
-  member.words_told = state_.words_version;
-  SendTo(member, Waiting{state_.words, remaining});
-}
-
-Verdict MembershipStep::MakeVerdict() const {
-  Verdict verdict;
-  verdict.round = state_.round;
-  verdict.restart_count = state_.restart_count;
-  verdict.restarts_max = state_.rules ? state_.rules->restarts_max : 0;
-  // For a round that broke, as of that time.
-  verdict.restarts_forgiven =
-      RestartsForgiven(state_, state_.phase == RunPhase::kBroken ? state_.broke : now_);
-  if (state_.start) {
-    verdict.world_size = state_.start->world_size;
-    verdict.node_count = state_.start->node_count;
-  }
-  verdict.time = TimeOf(state_);
-  return verdict;
 }
 
 }  // namespace ddprun

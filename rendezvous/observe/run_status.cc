@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_status.h"
 
 #include <algorithm>
 #include <limits>
