@@ -31,58 +31,28 @@ FOR_WORKERS = {"base", "tcpstore", "values"}
 MAY_LOOK_INSIDE = {"worker/app/train_command.cc", "worker/app/setup.cc"}
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500
-# The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
+# The pure cores, functions of state, event and now, are the files whose header says "pure" at its top, and these, which belong to
+# one that does. (<csignal> gives them names for numbers.)
 CORES = (
-    "rendezvous/store/connection_owners",
-    "rendezvous/observe/run_status",
-    "rendezvous/membership/membership",
+    "rendezvous/membership/join_rules",
     "rendezvous/membership/membership_preemption",
-    "rendezvous/membership/restart_policy",
-    "rendezvous/membership/restart_rules",
     "rendezvous/membership/operator_rules",
-    "rendezvous/observe/run_event",
-    "rendezvous/proxy/admissions",
-    "rendezvous/store/kv_store",
-    "rendezvous/store/reply_cache",
-    "rendezvous/store/store_hub",
-    "rendezvous/store/store_coalescer",
+    "rendezvous/membership/rank_assignment",
+    "rendezvous/membership/rank_reports",
+    "rendezvous/membership/report_rules",
+    "rendezvous/membership/roster",
+    "rendezvous/membership/rounds",
+    "rendezvous/membership/waiting_nodes",
     "rendezvous/tcpstore/request_reader",
-    "rendezvous/tcpstore/session",
-    "launcher/supervisor/agent_events",
-    "launcher/chaos/chaos_plan",
-    "launcher/chaos/chaos_report",
-    "launcher/chaos/fault_table",
     "launcher/ctl/status_screen",
-    "launcher/supervisor/supervisor",
     "launcher/supervisor/supervisor_notices",
     "launcher/supervisor/supervisor_stepper",
     "launcher/supervisor/supervisor_stopping",
-    "launcher/supervisor/likely_cause",
     "launcher/supervisor/supervisor_texts",
-    "launcher/supervisor/worker_failure",
-    "launcher/hang/python_frames",
-    "launcher/hang/python_layout",
-    "launcher/hang/python_lines",
-    "launcher/hosts/hosts_advice",
     "launcher/hosts/hosts_gathering",
-    "launcher/hosts/hosts_head",
     "launcher/hosts/hosts_stepper",
-    "launcher/options/hosts_list",
-    "launcher/hosts/hosts_plan",
-    "launcher/hosts/hosts_total",
-    "launcher/node/control_pipe_protocol",
-    "launcher/command_line/scheduler_env",
-    "launcher/command_line/program_sections",
-    "launcher/command_line/total_workers",
-    "launcher/placement/role_ranks",
-    "launcher/output/line_folder",
-    "launcher/output/line_splitter",
-    "launcher/output/log_plan",
-    "launcher/output/log_rotation",
-    "launcher/options/log_specs",
-    "launcher/options/worker_wraps",
-    "launcher/workers/autopsy",
 )
+CORES_MIN = 90  # that many there are
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'
     r"iostream|cstdio|unistd|sys/|fcntl|poll|absl/synchronization|absl/time/clock)|"
@@ -170,13 +140,21 @@ def test_no_file_sees_both_torch_and_protobuf():
                 assert not torch.search(text), path
 
 
+def cores():
+    """Without their suffixes. Of the worker's room they compute with tensors."""
+    headers = [path for room in MAY_INCLUDE for path in sources(room) if path.suffix == ".h"]
+    saying = [path for path in headers if re.search(r"\bpure\b", path.read_text().split("#pragma once")[0], re.I)]
+    return {*CORES, *(str(path.relative_to(REPO).with_suffix("")) for path in saying)}
+
+
 def test_cores_are_pure():
-    for core in CORES:
+    assert len(cores()) >= CORES_MIN
+    for core in cores():
         paths = [REPO / (core + suffix) for suffix in (".h", ".cc") if (REPO / (core + suffix)).exists()]
         assert paths, core
         for path in paths:
-            found = IMPURE.search(path.read_text())
-            assert not found, f"{path.relative_to(REPO)}: {found and found.group(0)}"
+            found = [one for one in IMPURE.findall(path.read_text()) if not (core.startswith("worker/") and one[0] == "ATen/")]
+            assert not found, f"{path.relative_to(REPO)}: {found}"
 
 
 def test_every_source_names_its_licence():
