@@ -191,4 +191,17 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
   return status;
 }
 
+void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat, TimePoint now,
+                  ToldProgresses& told) {
+  const auto node = state.links.find(link);
+  if (heartbeat.progress_round == kNoRound || node == state.links.end()) return;
+  // A report of ranks that do not move has no progress, or that of the one before.
+  if (heartbeat.progress == Progress{}) return;
+  ToldProgress& last = told[node->second];
+  if (last.round == heartbeat.progress_round && last.progress == heartbeat.progress) return;
+  last = {heartbeat.progress_round, heartbeat.progress, now};
+  if (told.size() <= state.members.size()) return;
+  std::erase_if(told, [&](const auto& entry) { return !state.members.contains(entry.first); });
+}
+
 }  // namespace ddprun

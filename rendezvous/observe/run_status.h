@@ -86,6 +86,10 @@ struct ToldProgress {
 };
 using ToldProgresses = std::map<NodeId, ToldProgress>;
 
+// Takes what the node on that link reports, and forgets nodes that are no longer members.
+void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat, TimePoint now,
+                  ToldProgresses& told);
+
 // Of several workers or nodes: the progress of the one that is furthest behind; the rates' sum, of
 // one unit.
 Progress Summarize(const std::vector<const Progress*>& all);

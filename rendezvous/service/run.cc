@@ -2,7 +2,6 @@
 #include "rendezvous/service/run.h"
 
 #include <chrono>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
@@ -49,7 +48,7 @@ Run::Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, Service
   absl::MutexLock lock(&mutex_);
   last_session_ = now;
   Afterwards nobody;
-  const std::map<LinkId, NodeId> links = membership_.links;
+  const auto links = membership_.links;
   for (const auto& entry : links) StepLocked(NodeGone{entry.first}, ToCores(now), nobody);
 }
 
@@ -73,50 +72,50 @@ std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resum
   return link;
 }
 
-void Run::Reported(LinkId link, const Report& report, TimePoint now) {
-  // Neither the membership core nor the journal needs them.
-  if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
-  if (const auto* fault = std::get_if<FaultReport>(&report))
-    return ReceiveFaultReport(link, *fault);
-  if (const auto* queries = std::get_if<OwnerQueries>(&report))
-    return ReceiveQueries(link, *queries, ToCores(now));
-  if (const auto* answers = std::get_if<OwnerAnswers>(&report))
-    return ReceiveAnswers(link, *answers, ToCores(now));
+void Run::Joined(LinkId link, const Join& join, TimePoint now) {
   Action action(*this);
-  TakeProgressLocked(link, report, ToCores(now));
-  StepLocked(NodeReported{link, report}, ToCores(now), action.afterwards);
+  StepLocked(NodeJoined{link, join}, ToCores(now), action.afterwards);
+  const auto session = sessions_.find(link);
+  if (session == sessions_.end() || !membership_.links.contains(link)) return;
+  owners_.Add(link, join, session->second->Address());
 }
 
-void Run::TakeProgressLocked(LinkId link, const Report& report, TimePoint now) {
-  const auto* heartbeat = std::get_if<Heartbeat>(&report);
-  if (heartbeat == nullptr || heartbeat->progress_round == kNoRound) return;
-  const auto node = membership_.links.find(link);
-  if (node == membership_.links.end()) return;
-  // A report of ranks that do not move has no progress, or that of the one before.
-  if (heartbeat->progress == Progress{}) return;
-  ToldProgress& told = progress_[node->second];
-  if (told.round == heartbeat->progress_round && told.progress == heartbeat->progress) return;
-  told = {heartbeat->progress_round, heartbeat->progress, now};
-  if (progress_.size() <= membership_.members.size()) return;
-  std::erase_if(progress_, [this](const auto& entry) {
-    mutex_.AssertHeld();
-    return !membership_.members.contains(entry.first);
-  });
+// Neither the membership core nor the journal needs the first ones. Only members have a say in who
+// is let in at the workers' TCPStore.
+void Run::Reported(LinkId link, const Report& report, TimePoint now) {
+  Action action(*this);
+  Afterwards& afterwards = action.afterwards;
+  const bool is_member = membership_.links.contains(link);
+  if (const auto* lines = std::get_if<LogLines>(&report)) {
+    RunWatches::Effects effects;
+    watches_.Receive(membership_, link, *lines, effects);
+    SendLocked(std::move(effects), afterwards);
+  } else if (const auto* fault = std::get_if<FaultReport>(&report)) {
+    TakeFaultReportLocked(link, *fault, afterwards);
+  } else if (const auto* queries = std::get_if<OwnerQueries>(&report)) {
+    if (is_member) SendLocked(owners_.Ask(link, *queries, ToCores(now)), afterwards);
+  } else if (const auto* answers = std::get_if<OwnerAnswers>(&report)) {
+    if (is_member) SendLocked(owners_.Receive(link, *answers, ToCores(now)), afterwards);
+  } else {
+    if (const auto* heartbeat = std::get_if<Heartbeat>(&report))
+      TakeProgress(membership_, link, *heartbeat, ToCores(now), progress_);
+    StepLocked(NodeReported{link, report}, ToCores(now), afterwards);
+  }
 }
 
 void Run::Gone(LinkId link, TimePoint now) {
   Action action(*this);
   StepLocked(NodeGone{link}, ToCores(now), action.afterwards);
-  FailFaultsLocked(link, action.afterwards);
-  PushLocked(owners_.Remove(link, ToCores(now)), action.afterwards);
+  action.afterwards.fault_answers = faults_.Fail(link);
+  SendLocked(owners_.Remove(link, ToCores(now)), action.afterwards);
 }
 
 void Run::Closed(LinkId link) {
   Action action(*this);
-  FailFaultsLocked(link, action.afterwards);
+  action.afterwards.fault_answers = faults_.Fail(link);
   sessions_.erase(link);
   last_session_ = std::chrono::steady_clock::now();
-  PushLocked(owners_.Remove(link, ToCores(last_session_)), action.afterwards);
+  SendLocked(owners_.Remove(link, ToCores(last_session_)), action.afterwards);
 }
 
 std::optional<TimePoint> Run::deserted() {
@@ -166,20 +165,106 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     }
     if (const auto* note = std::get_if<RunNotice>(&effect)) {
       if (watcher_ != nullptr) watcher_->OnNotice(run_id_, *note);
-      HearNoteLocked(*note, afterwards);
-      continue;
+      RunWatches::Effects effects;
+      watches_.Hear(membership_, *note, effects);
+      SendLocked(std::move(effects), afterwards);
+    } else if (auto* send = std::get_if<SendDirective>(&effect)) {
+      SendLocked(send->link, std::move(send->directive), afterwards);
+    } else {
+      SendLocked(std::get<EndStream>(effect).link, std::nullopt, afterwards);
     }
-    auto* send = std::get_if<SendDirective>(&effect);
-    const LinkId link = send != nullptr ? send->link : std::get<EndStream>(effect).link;
-    const auto it = sessions_.find(link);
-    if (it == sessions_.end()) continue;
-    ToSession word{it->second, std::nullopt};
-    if (send != nullptr) word.directive = std::move(send->directive);
-    SayLocked(std::move(word), afterwards);
   }
-  FinishWatchesLocked(afterwards);
+  if (membership_.phase == RunPhase::kClosed) {
+    RunWatches::Effects effects;
+    watches_.Finish(membership_, effects);
+    SendLocked(std::move(effects), afterwards);
+  }
   afterwards.deadline = NextDeadlineLocked();
   afterwards.record = last_record_;
+}
+
+// ---- Faults
+
+void Run::Inject(const FaultRequest& request, RunFaults::Answer answer) {
+  Action action(*this);
+  const auto fail = [&](absl::Status status) {
+    action.afterwards.fault_answers.push_back(
+        [answer = std::move(answer), status = std::move(status)] { answer(status); });
+  };
+  absl::StatusOr<FaultTarget> target = PlanFault(membership_, request);
+  if (!target.ok()) return fail(target.status());
+  if (!sessions_.contains(target->link)) {
+    return fail(absl::FailedPreconditionError(absl::StrCat(
+        "the node of rank ", request.rank, " is away; wait until its connection is back")));
+  }
+  absl::StatusOr<Fault> fault = faults_.Begin(*target, request, answer, run_id_);
+  if (!fault.ok()) return fail(fault.status());
+  SendAtOnceLocked({target->link, *std::move(fault)}, action.afterwards);
+}
+
+void Run::TakeFaultReportLocked(LinkId link, const FaultReport& report, Afterwards& afterwards) {
+  std::optional<RunFaults::UnderWay> fault = faults_.Take(link, report.id);
+  if (!fault.has_value()) return;
+  const FaultRequest& request = fault->request;
+  const auto node = membership_.links.find(link);
+  const bool is_fault = request.kind != FaultKind::kUndo && request.kind != FaultKind::kStacks;
+  if (report.done && node != membership_.links.end() && is_fault) {
+    NoteFaultLocked(node->second, request.rank,
+                    absl::StrCat(report.words, ", asked by ", request.by), afterwards);
+  }
+  afterwards.fault_answers.push_back([answer = std::move(fault->answer), report] {
+    if (report.done) return answer(report);
+    answer(absl::AbortedError(report.words));
+  });
+}
+
+void Run::NoteFault(const std::string& words) {
+  Action action(*this);
+  NoteFaultLocked({}, -1, words, action.afterwards);
+}
+
+void Run::NoteFaultLocked(const NodeId& node_id, int rank, std::string words,
+                          Afterwards& afterwards) {
+  RunNotice note;
+  note.kind = NoticeKind::kFault;
+  note.round = membership_.round;
+  note.node_id = node_id;
+  if (const auto it = membership_.members.find(node_id); it != membership_.members.end()) {
+    note.host = it->second.join.host;
+    note.node_rank = it->second.node_rank;
+  }
+  if (rank >= 0) note.rank = rank;
+  note.words = absl::StrCat("chaos: ", words);
+  if (watcher_ != nullptr) watcher_->OnNotice(run_id_, note);
+  RunWatches::Effects effects;
+  watches_.Hear(membership_, note, effects);
+  SendLocked(std::move(effects), afterwards);
+}
+
+// ---- Watchers
+
+absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
+                                       const std::string& from) {
+  Action action(*this);
+  RunWatches::Effects effects;
+  absl::StatusOr<WatchId> id = watches_.Open(membership_, std::move(sink), question, from, effects);
+  SendLocked(std::move(effects), action.afterwards);
+  return id;
+}
+
+void Run::CloseWatch(WatchId id) {
+  Action action(*this);
+  RunWatches::Effects effects;
+  watches_.Close(membership_, id, effects);
+  SendLocked(std::move(effects), action.afterwards);
+}
+
+std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
+  Action action(*this);
+  RunWatches::Effects effects;
+  std::optional<RunNews> news = watches_.Take(membership_, id, over, effects);
+  SendLocked(std::move(effects), action.afterwards);
+  return news;
 }
 
 RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
@@ -251,7 +336,7 @@ std::optional<TimePoint> Run::Tick(TimePoint steady) {
   if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, action.afterwards);
   now_ = now;
   QueueLocked(store_.Tick(now), action.afterwards);
-  PushLocked(owners_.Tick(now), action.afterwards);
+  SendLocked(owners_.Tick(now), action.afterwards);
   std::optional<TimePoint> next = NextDeadlineLocked();
   store_armed_ = store_.NextDeadline();
   action.afterwards.deadline.reset();
@@ -275,23 +360,53 @@ bool Run::drained() {
 
 // ---- Sending, and the journal
 
+void Run::SendLocked(LinkId link, std::optional<Directive> directive, Afterwards& afterwards) {
+  const auto it = sessions_.find(link);
+  if (it != sessions_.end()) SayLocked(ToSession{it->second, std::move(directive)}, afterwards);
+}
+
+void Run::SendAtOnceLocked(SendDirective send, Afterwards& afterwards) {
+  const auto it = sessions_.find(send.link);
+  if (it != sessions_.end()) afterwards.Push(ToSession{it->second, std::move(send.directive)});
+}
+
+// The set of watches is sent in order with the node's other directives. Acknowledgements need no
+// order: only a node that knows that it is in the run gets them.
+void Run::SendLocked(RunWatches::Effects effects, Afterwards& afterwards) {
+  for (SendDirective& send : effects.directives) {
+    if (std::holds_alternative<LogsTaken>(send.directive)) {
+      SendAtOnceLocked(std::move(send), afterwards);
+    } else {
+      SendLocked(send.link, std::move(send.directive), afterwards);
+      afterwards.record = last_record_;
+    }
+  }
+  for (auto& sink : effects.awake) afterwards.flushes.push_back(std::move(sink));
+  for (auto& sink : effects.replaced) afterwards.replaced.push_back(std::move(sink));
+}
+
+void Run::SendLocked(ConnectionOwners::Directives directives, Afterwards& afterwards) {
+  for (SendDirective& send : directives) SendAtOnceLocked(std::move(send), afterwards);
+  if (!owners_.empty()) afterwards.deadline = NextDeadlineLocked();
+}
+
 void Run::SayLocked(Word word, Afterwards& afterwards) {
   afterwards.says = true;
   if (journal_ != nullptr) {
     held_.push_back({last_record_, std::move(word)});
     return;
   }
-  Push(std::move(word), afterwards);
+  afterwards.Push(std::move(word));
 }
 
-void Run::Push(Word word, Afterwards& afterwards) {
+void Run::Afterwards::Push(Word word) {
   std::visit(Overloaded{[&](ToSession& to) {
                           if (to.directive) {
                             to.sink->Push(*std::move(to.directive));
                           } else {
                             to.sink->End();
                           }
-                          afterwards.flushes.push_back(std::move(to.sink));
+                          flushes.push_back(std::move(to.sink));
                         },
                         [&](ToStore& to) {
                           if (auto* reply = std::get_if<StoreReply>(&to.words)) {
@@ -299,9 +414,8 @@ void Run::Push(Word word, Afterwards& afterwards) {
                           } else {
                             to.sink->End(std::move(std::get<absl::Status>(to.words)));
                           }
-                          if (afterwards.flushes.empty() || afterwards.flushes.back() != to.sink) {
-                            afterwards.flushes.push_back(std::move(to.sink));
-                          }
+                          if (flushes.empty() || flushes.back() != to.sink)
+                            flushes.push_back(std::move(to.sink));
                         }},
              word);
 }
@@ -309,11 +423,8 @@ void Run::Push(Word word, Afterwards& afterwards) {
 // A message may show the effect of another thread's step, so it waits for that thread's record too.
 void Run::Perform(Afterwards afterwards) {
   if (journal_ != nullptr && afterwards.says) {
-    if (!journal_->Commit(afterwards.record)) {
-      DropHeld();
-      return;
-    }
-    Release(afterwards);
+    if (!journal_->Commit(afterwards.record)) return Release(std::nullopt, afterwards);
+    Release(afterwards.record, afterwards);
   }
   for (const auto& sink : afterwards.flushes) sink->Flush();
   for (const auto& watcher : afterwards.replaced) {
@@ -329,25 +440,20 @@ void Run::Perform(Afterwards afterwards) {
   }
 }
 
-void Run::Release(Afterwards& afterwards) {
+// Without a record the journal has failed for good: held messages own their streams, and the
+// service waits for the end of those.
+void Run::Release(std::optional<std::uint64_t> record, Afterwards& afterwards) {
+  std::deque<Held> released;
   absl::MutexLock release(&release_mutex_);
-  std::vector<Word> words;
   {
     absl::MutexLock lock(&mutex_);
-    while (!held_.empty() && held_.front().record <= afterwards.record) {
-      words.push_back(std::move(held_.front().word));
+    if (!record.has_value()) return released.swap(held_);
+    while (!held_.empty() && held_.front().record <= *record) {
+      released.push_back(std::move(held_.front()));
       held_.pop_front();
     }
   }
-  for (Word& word : words) Push(std::move(word), afterwards);
-}
-
-// The journal has failed for good. Held messages own their streams, and the service waits for the
-// end of those.
-void Run::DropHeld() {
-  std::deque<Held> never_said;
-  absl::MutexLock lock(&mutex_);
-  never_said.swap(held_);
+  for (Held& one : released) afterwards.Push(std::move(one.word));
 }
 
 void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {
@@ -355,8 +461,10 @@ void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {
 }
 
 void Run::Forget() {
-  EndWatches();
-  absl::MutexLock lock(&mutex_);
+  Action action(*this);
+  RunWatches::Effects effects;
+  watches_.Finish(membership_, effects);
+  SendLocked(std::move(effects), action.afterwards);
   if (journal_ != nullptr) AppendLocked(RunForgotten{}, now_);
 }
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,46 +21,17 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal/journal_replay.h"
 #include "rendezvous/journal/service_journal.h"
-#include "rendezvous/store/connection_owners.h"
-#include "rendezvous/observe/log_subscriptions.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/operator_rules.h"
-#include "rendezvous/observe/run_status.h"
 #include "rendezvous/observe/run_event.h"
+#include "rendezvous/observe/run_status.h"
+#include "rendezvous/service/run_faults.h"
+#include "rendezvous/service/run_watches.h"
+#include "rendezvous/service/stream_sinks.h"
+#include "rendezvous/store/connection_owners.h"
 #include "rendezvous/store/store_hub.h"
 
 namespace ddprun {
-
-// A stream, as a run sees it.
-class StreamSink {
- public:
-  virtual ~StreamSink() = default;
-  // Writes what was queued. Called without the run's lock.
-  virtual void Flush() = 0;
-};
-
-// A node's stream. Push() only queues; Flush() ends the stream after End().
-class DirectiveSink : public StreamSink {
- public:
-  virtual void Push(Directive directive) = 0;
-  virtual void End() = 0;
-  // From which the node's connection comes; empty: the node is in this process.
-  virtual std::string Address() { return ""; }
-};
-
-// A stream of the store, likewise.
-class ReplySink : public StreamSink {
- public:
-  virtual void Push(StoreReply reply) = 0;
-  virtual void End(absl::Status status) = 0;
-};
-
-// A watcher of one run (ddpctl). Flush(): there is news to take. Replaced(): a newer watch has
-// evicted this one.
-class NewsSink : public StreamSink {
- public:
-  virtual void Replaced(absl::Status why) = 0;
-};
 
 class Run {
  public:
@@ -94,23 +64,18 @@ class Run {
   absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
   absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
 
-  // Faults (run_faults.cc). `answer` is called once, on any thread and without a lock, when the
-  // node has reported or its stream has ended. Errors: those of PlanFault(). ABORTED: the node
-  // could not carry it out. RESOURCE_EXHAUSTED: too many are under way.
-  using FaultAnswer = std::function<void(absl::StatusOr<FaultReport>)>;
-  void Inject(const FaultRequest& request, FaultAnswer answer);
+  // Faults. `answer` is called once, on any thread and without a lock, when the node has reported
+  // or its stream has ended. Errors: those of PlanFault(). ABORTED: the node could not carry it
+  // out. RESOURCE_EXHAUSTED: too many are under way.
+  void Inject(const FaultRequest& request, RunFaults::Answer answer);
   // The service itself is what the fault affects.
   void NoteFault(const std::string& words);
 
-  // Watchers (run_logs.cc). Above the limit the oldest watch of the address with the most watches
-  // is evicted. `from`: the new watcher's address. NOT_FOUND: no such node.
+  // Watchers: see RunWatches.
   absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
                                     const std::string& from);
   void CloseWatch(WatchId id);
-  // Absent: there is none now; with `over`, there will be none.
   std::optional<RunNews> TakeNews(WatchId id, bool& over);
-  // There will be no more news of the run.
-  void EndWatches();
 
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
   // the run.
@@ -134,13 +99,12 @@ class Run {
   // Declares all its nodes, none of which is connected, lost; the run is over.
   void GiveUp(const std::string& reason, TimePoint now);
 
-  // Another run has its name now.
+  // Another run has its name now: there will be no more news of this one.
   void Forget();
   // The run's part of a snapshot. A snapshot shows all runs at one point of the journal: all runs
   // are locked, all add their parts, the journal takes them, all are unlocked.
-  void LockForSnapshot() ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.Lock(); }
+  absl::Mutex& snapshot_mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
   void AddParts(std::vector<std::string>& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void UnlockAfterSnapshot() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
 
  private:
   // A message for a stream. An absent directive ends it, and so does a status.
@@ -158,17 +122,6 @@ class Run {
     std::uint64_t record = 0;
     Word word;
   };
-  struct Watcher {
-    std::shared_ptr<NewsSink> sink;
-    std::string from;     // its address
-    bool output = false;  // also watches the output of workers
-  };
-  // A fault that a node was asked for.
-  struct FaultUnderWay {
-    LinkId link;
-    FaultRequest request;
-    FaultAnswer answer;
-  };
   // What to do once the lock is released.
   struct Afterwards {
     std::vector<std::shared_ptr<StreamSink>> flushes;
@@ -177,6 +130,8 @@ class Run {
     std::optional<TimePoint> deadline;  // of the cores' clock
     bool says = false;
     std::uint64_t record = 0;  // the last one when the lock was released
+
+    void Push(Word word);
   };
 
   // The cores' time: the journal's, where there is one.
@@ -206,37 +161,33 @@ class Run {
     Run& run_;
   };
 
-  void MakeRoomForWatchLocked(bool output, Afterwards& afterwards)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeProgressLocked(LinkId link, const Report& report, TimePoint now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void QueueLocked(StoreEffects effects, Afterwards& afterwards)
+  void TakeFaultReportLocked(LinkId link, const FaultReport& report, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ReceiveLines(LinkId link, LogLines lines);
-  void ReceiveFaultReport(LinkId link, const FaultReport& report);
-  void ReceiveQueries(LinkId link, const OwnerQueries& queries, TimePoint now);
-  void ReceiveAnswers(LinkId link, const OwnerAnswers& answers, TimePoint now);
-  void PushLocked(ConnectionOwners::Directives directives, Afterwards& afterwards)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FailFaultsLocked(LinkId link, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFaultLocked(const NodeId& node_id, int rank, std::string words, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HearNoteLocked(const RunNotice& note, Afterwards& afterwards)
+  // To nodes' streams, in order with the records of the journal; absent: the stream ends.
+  void SendLocked(LinkId link, std::optional<Directive> directive, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FinishWatchesLocked(Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PerformLocked(LogSubscriptions::Effects effects, Afterwards& afterwards)
+  void SendLocked(RunWatches::Effects effects, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Not held back for the journal: it follows from no record.
+  void SendAtOnceLocked(SendDirective send, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendLocked(ConnectionOwners::Directives directives, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void QueueLocked(StoreEffects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayLocked(Word word, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Only with a journal.
   void AppendLocked(ServiceJournal::What what, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellJournalOfMutations();
   std::optional<TimePoint> NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static void Push(Word word, Afterwards& afterwards);
   void Perform(Afterwards afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Release(Afterwards& afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
-  void DropHeld() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Absent: the record is lost, and what was to follow from it is never said.
+  void Release(std::optional<std::uint64_t> record, Afterwards& afterwards)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string run_id_;
   const std::string begun_by_;
@@ -261,10 +212,8 @@ class Run {
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_session_ ABSL_GUARDED_BY(mutex_);  // when the last one ended; steady
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
-  LogSubscriptions subscriptions_ ABSL_GUARDED_BY(mutex_);
-  std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, FaultUnderWay> faults_ ABSL_GUARDED_BY(mutex_);  // by Fault::id
-  std::uint64_t last_fault_ ABSL_GUARDED_BY(mutex_) = 0;
+  RunWatches watches_ ABSL_GUARDED_BY(mutex_);
+  RunFaults faults_ ABSL_GUARDED_BY(mutex_);
   ConnectionOwners owners_ ABSL_GUARDED_BY(mutex_);
   TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of the current step, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -236,10 +236,10 @@ void RunRegistry::Forget(const std::shared_ptr<Run>& run) {
 void RunRegistry::TakeSnapshot() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   absl::MutexLock lock(&mutex_);
   std::vector<std::string> parts;
-  for (const auto& entry : runs_) entry.second->LockForSnapshot();
+  for (const auto& entry : runs_) entry.second->snapshot_mutex().Lock();
   for (const auto& entry : runs_) entry.second->AddParts(parts);
   journal_->Snapshot(std::move(parts));
-  for (const auto& entry : runs_) entry.second->UnlockAfterSnapshot();
+  for (const auto& entry : runs_) entry.second->snapshot_mutex().Unlock();
 }
 
 bool RunRegistry::AnyEnding() {

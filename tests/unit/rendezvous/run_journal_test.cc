@@ -309,9 +309,10 @@ class RandomService {
     JournalReplayer live;
     if (const auto run = registry_.Find("run")) {
       std::vector<std::string> parts;
-      run->LockForSnapshot();
-      run->AddParts(parts);
-      run->UnlockAfterSnapshot();
+      {
+        absl::MutexLock lock(&run->snapshot_mutex());
+        run->AddParts(parts);
+      }
       for (const std::string& part : parts) ASSERT_TRUE(live.Apply(part).ok());
     }
     const Picture expected = Take(live);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run: its watchers.
+#include "rendezvous/service/run_watches.h"
+
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
-#include "rendezvous/service/run.h"
+#include "rendezvous/membership/operator_rules.h"
 
 namespace ddprun {
 namespace {
@@ -65,21 +65,21 @@ std::string Sentence(const RunNotice& note) {
 
 }  // namespace
 
-absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
-                                       const std::string& from) {
-  Action action(*this);
-  if (absl::Status status = CheckNames(membership_, question.nodes); !status.ok()) return status;
-  MakeRoomForWatchLocked(question.output, action.afterwards);
-  LogSubscriptions::Effects effects;
-  const WatchId id = subscriptions_.Open(membership_, question, effects);
+absl::StatusOr<WatchId> RunWatches::Open(const RunState& run, std::shared_ptr<NewsSink> sink,
+                                         const RunQuestion& question, const std::string& from,
+                                         Effects& effects) {
+  if (absl::Status status = CheckNames(run, question.nodes); !status.ok()) return status;
+  MakeRoom(run, question.output, effects);
+  LogSubscriptions::Effects opened;
+  const WatchId id = subscriptions_.Open(run, question, opened);
   watchers_[id] = {std::move(sink), from, question.output};
-  PerformLocked(std::move(effects), action.afterwards);
-  FinishWatchesLocked(action.afterwards);
+  Add(std::move(opened), effects);
+  if (run.phase == RunPhase::kClosed) Finish(run, effects);
   return id;
 }
 
 // Watchers must not keep others out for ever.
-void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
+void RunWatches::MakeRoom(const RunState& run, bool output, Effects& effects) {
   std::map<std::string, int> of_address;
   std::size_t count = 0;
   for (const auto& entry : watchers_) {
@@ -95,73 +95,48 @@ void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
       ended = it;
     }
   }
-  PerformLocked(subscriptions_.Close(membership_, ended->first), afterwards);
-  afterwards.replaced.push_back(std::move(ended->second.sink));
+  Add(subscriptions_.Close(run, ended->first), effects);
+  effects.replaced.push_back(std::move(ended->second.sink));
   watchers_.erase(ended);
 }
 
-void Run::CloseWatch(WatchId id) {
-  Action action(*this);
-  if (watchers_.erase(id) == 0) return;
-  PerformLocked(subscriptions_.Close(membership_, id), action.afterwards);
+void RunWatches::Close(const RunState& run, WatchId id, Effects& effects) {
+  if (watchers_.erase(id) != 0) Add(subscriptions_.Close(run, id), effects);
 }
 
-std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
-  Action action(*this);
-  LogSubscriptions::Taken taken = subscriptions_.Take(membership_, id);
-  PerformLocked(std::move(taken.effects), action.afterwards);
+std::optional<RunNews> RunWatches::Take(const RunState& run, WatchId id, bool& over,
+                                        Effects& effects) {
+  LogSubscriptions::Taken taken = subscriptions_.Take(run, id);
+  Add(std::move(taken.effects), effects);
   over = taken.over;
   return std::move(taken.news);
 }
 
-void Run::ReceiveLines(LinkId link, LogLines lines) {
-  Action action(*this);
-  KeepOwnLines(membership_, link, lines);
-  PerformLocked(subscriptions_.Receive(membership_, link, std::move(lines)), action.afterwards);
+void RunWatches::Receive(const RunState& run, LinkId link, LogLines lines, Effects& effects) {
+  KeepOwnLines(run, link, lines);
+  Add(subscriptions_.Receive(run, link, std::move(lines)), effects);
 }
 
-void Run::EndWatches() {
-  Action action(*this);
-  PerformLocked(subscriptions_.Finish(membership_.verdict), action.afterwards);
-}
-
-void Run::HearNoteLocked(const RunNotice& note, Afterwards& afterwards) {
+void RunWatches::Hear(const RunState& run, const RunNotice& note, Effects& effects) {
   if (subscriptions_.empty()) return;
-  if (!note.node_id.value.empty()) {
-    PerformLocked(subscriptions_.Update(membership_, note.node_id), afterwards);
-  }
+  if (!note.node_id.value.empty()) Add(subscriptions_.Update(run, note.node_id), effects);
   if (note.kind == NoticeKind::kRoundStarted) {
-    for (const auto& entry : membership_.members) {
-      PerformLocked(subscriptions_.Update(membership_, entry.first), afterwards);
-    }
+    for (const auto& entry : run.members) Add(subscriptions_.Update(run, entry.first), effects);
   }
   const std::string sentence = Sentence(note);
-  if (!sentence.empty()) PerformLocked(subscriptions_.Report(sentence), afterwards);
+  if (!sentence.empty()) Add(subscriptions_.Report(sentence), effects);
 }
 
-// Does nothing the second time.
-void Run::FinishWatchesLocked(Afterwards& afterwards) {
-  if (subscriptions_.empty() || membership_.phase != RunPhase::kClosed) return;
-  PerformLocked(subscriptions_.Finish(membership_.verdict), afterwards);
+void RunWatches::Finish(const RunState& run, Effects& effects) {
+  if (!subscriptions_.empty()) Add(subscriptions_.Finish(run.verdict), effects);
 }
 
-// The set of watches is sent in order with the node's other directives. Acknowledgements need no
-// order: only a node that knows that it is in the run gets them.
-void Run::PerformLocked(LogSubscriptions::Effects effects, Afterwards& afterwards) {
-  for (auto& [link, directive] : effects.directives) {
-    const auto it = sessions_.find(link);
-    if (it == sessions_.end()) continue;
-    ToSession word{it->second, std::move(directive)};
-    if (std::holds_alternative<LogsTaken>(*word.directive)) {
-      Push(std::move(word), afterwards);
-    } else {
-      SayLocked(std::move(word), afterwards);
-      afterwards.record = last_record_;
-    }
-  }
-  for (const WatchId id : effects.awake) {
+void RunWatches::Add(LogSubscriptions::Effects from, Effects& effects) {
+  for (auto& [link, directive] : from.directives)
+    effects.directives.push_back({link, std::move(directive)});
+  for (const WatchId id : from.awake) {
     const auto it = watchers_.find(id);
-    if (it != watchers_.end()) afterwards.flushes.push_back(it->second.sink);
+    if (it != watchers_.end()) effects.awake.push_back(it->second.sink);
   }
 }
 
