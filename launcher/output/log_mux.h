@@ -81,9 +81,7 @@ class LogMux {
   // rest, passes on unfinished lines and closes the pipes of the others.
   void EndRound(const std::vector<bool>& kept, TimePoint now);
 
-  std::vector<std::string> LastLinesOf(int worker) const { return feed_.LastLinesOf(worker); }
-
-  // The output for subscribers of the service.
+  // The output for subscribers of the service, and the last lines of each worker.
   LogFeed& feed() { return feed_; }
 
   // Lines that wait for equal lines of other workers, and unfinished ones: their deadline, and

@@ -43,7 +43,8 @@ void StopSignals::Send(int signal, bool keep) {
 
 Asked StopSignals::StateOf(int worker, bool has_record) const {
   if (table_.IsParked(worker)) return Asked::kToLeave;
-  if (has_record || EndsInTraceback(table_.logs().LastLinesOf(worker))) return Asked::kWhileFailing;
+  if (has_record || EndsInTraceback(table_.logs().feed().LastLinesOf(worker)))
+    return Asked::kWhileFailing;
   return IsEnding(*table_.pid(worker)) ? Asked::kWhileEnding : Asked::kToLeave;
 }
 

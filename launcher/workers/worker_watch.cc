@@ -213,7 +213,7 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
   hung.local_rank = found.local_rank;
   hung.pid = workers_.table().pid(found.local_rank).value_or(0);
   hung.age = workers_.AgeAt(now);
-  hung.last_lines = workers_.logs().LastLinesOf(found.local_rank);
+  hung.last_lines = workers_.logs().feed().LastLinesOf(found.local_rank);
   hung.hang = std::move(found.hang);
   hung.hang.stack = std::move(stacks[static_cast<pid_t>(hung.pid)]);
   hung.places = std::move(places);

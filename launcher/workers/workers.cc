@@ -195,7 +195,7 @@ void Workers::OnLeft(int local_rank, const ProgressMessage& message, TimePoint n
     left.pid = *table_.pid(local_rank);
     left.age = AgeAt(now);
     left.error = message.error.value_or("");
-    left.last_lines = logs().LastLinesOf(local_rank);
+    left.last_lines = logs().feed().LastLinesOf(local_rank);
     // A message without a place leaves the one that it has reported before.
     Examine(LeaveSeen{std::move(left), message.place ? std::optional(message) : std::nullopt}, now,
             events);
@@ -293,7 +293,7 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom,
   ended.age = AgeAt(now);
   ended.oom = std::move(oom);
   ended.asked_by = worker.asked_by;
-  ended.last_lines = logs().LastLinesOf(local_rank);
+  ended.last_lines = logs().feed().LastLinesOf(local_rank);
   ended.stopped = !IsSuccess(ended.outcome) && stop_signals_.Caused(local_rank, ended.outcome);
   seen.message = ReadMessage(local_rank);
   seen.was_failing = worker.asked == Asked::kWhileFailing;

@@ -49,7 +49,7 @@ Run::Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, Service
   last_session_ = now;
   Afterwards nobody;
   const auto links = membership_.links;
-  for (const auto& entry : links) StepLocked(NodeGone{entry.first}, ToCores(now), nobody);
+  for (const auto& entry : links) StepLocked(NodeGone{entry.first}, clock_.ToCores(now), nobody);
 }
 
 void Run::TellJournalOfMutations() {
@@ -74,7 +74,7 @@ std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resum
 
 void Run::Joined(LinkId link, const Join& join, TimePoint now) {
   Action action(*this);
-  StepLocked(NodeJoined{link, join}, ToCores(now), action.afterwards);
+  StepLocked(NodeJoined{link, join}, clock_.ToCores(now), action.afterwards);
   const auto session = sessions_.find(link);
   if (session == sessions_.end() || !membership_.links.contains(link)) return;
   owners_.Add(link, join, session->second->Address());
@@ -93,21 +93,21 @@ void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   } else if (const auto* fault = std::get_if<FaultReport>(&report)) {
     TakeFaultReportLocked(link, *fault, afterwards);
   } else if (const auto* queries = std::get_if<OwnerQueries>(&report)) {
-    if (is_member) SendLocked(owners_.Ask(link, *queries, ToCores(now)), afterwards);
+    if (is_member) SendLocked(owners_.Ask(link, *queries, clock_.ToCores(now)), afterwards);
   } else if (const auto* answers = std::get_if<OwnerAnswers>(&report)) {
-    if (is_member) SendLocked(owners_.Receive(link, *answers, ToCores(now)), afterwards);
+    if (is_member) SendLocked(owners_.Receive(link, *answers, clock_.ToCores(now)), afterwards);
   } else {
     if (const auto* heartbeat = std::get_if<Heartbeat>(&report))
-      TakeProgress(membership_, link, *heartbeat, ToCores(now), progress_);
-    StepLocked(NodeReported{link, report}, ToCores(now), afterwards);
+      TakeProgress(membership_, link, *heartbeat, clock_.ToCores(now), progress_);
+    StepLocked(NodeReported{link, report}, clock_.ToCores(now), afterwards);
   }
 }
 
 void Run::Gone(LinkId link, TimePoint now) {
   Action action(*this);
-  StepLocked(NodeGone{link}, ToCores(now), action.afterwards);
+  StepLocked(NodeGone{link}, clock_.ToCores(now), action.afterwards);
   action.afterwards.fault_answers = faults_.Fail(link);
-  SendLocked(owners_.Remove(link, ToCores(now)), action.afterwards);
+  SendLocked(owners_.Remove(link, clock_.ToCores(now)), action.afterwards);
 }
 
 void Run::Closed(LinkId link) {
@@ -115,12 +115,7 @@ void Run::Closed(LinkId link) {
   action.afterwards.fault_answers = faults_.Fail(link);
   sessions_.erase(link);
   last_session_ = std::chrono::steady_clock::now();
-  SendLocked(owners_.Remove(link, ToCores(last_session_)), action.afterwards);
-}
-
-std::optional<TimePoint> Run::deserted() {
-  absl::MutexLock lock(&mutex_);
-  return sessions_.empty() ? std::optional(last_session_) : std::nullopt;
+  SendLocked(owners_.Remove(link, clock_.ToCores(last_session_)), action.afterwards);
 }
 
 void Run::GiveUp(const std::string& reason, TimePoint now) {
@@ -128,13 +123,14 @@ void Run::GiveUp(const std::string& reason, TimePoint now) {
   std::vector<NodeId> nodes;
   nodes.reserve(membership_.members.size());
   for (const auto& entry : membership_.members) nodes.push_back(entry.first);
-  for (const NodeId& id : nodes) StepLocked(NodeLost{id, reason}, ToCores(now), action.afterwards);
+  for (const NodeId& id : nodes)
+    StepLocked(NodeLost{id, reason}, clock_.ToCores(now), action.afterwards);
 }
 
 bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) {
   Action action(*this);
   if (!membership_.members.contains(node_id)) return false;
-  StepLocked(NodeLost{node_id, reason}, ToCores(now), action.afterwards);
+  StepLocked(NodeLost{node_id, reason}, clock_.ToCores(now), action.afterwards);
   return true;
 }
 
@@ -142,7 +138,7 @@ absl::StatusOr<std::string> Run::Stop(const StopRequest& request, TimePoint now)
   Action action(*this);
   absl::StatusOr<std::string> sentence = PlanStop(membership_, request);
   if (!sentence.ok()) return sentence;
-  StepLocked(RunStopped{request.by, request.now}, ToCores(now), action.afterwards);
+  StepLocked(RunStopped{request.by, request.now}, clock_.ToCores(now), action.afterwards);
   return sentence;
 }
 
@@ -151,7 +147,7 @@ absl::StatusOr<std::string> Run::Drain(const DrainRequest& request, TimePoint no
   const absl::StatusOr<DrainPlan> plan = PlanDrain(membership_, request);
   if (!plan.ok()) return plan.status();
   if (request.dry_run) return plan->sentence;
-  StepLocked(NodeDrained{plan->node_id, request.by, request.at_next_round}, ToCores(now),
+  StepLocked(NodeDrained{plan->node_id, request.by, request.at_next_round}, clock_.ToCores(now),
              action.afterwards);
   return plan->sentence;
 }
@@ -269,7 +265,7 @@ std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
 
 RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
   absl::MutexLock lock(&mutex_);
-  return StatusOf(membership_, ToCores(now), nodes_max, progress_);
+  return StatusOf(membership_, clock_.ToCores(now), nodes_max, progress_);
 }
 
 // ---- The store
@@ -289,7 +285,7 @@ absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const 
 
 void Run::Receive(StorePeer peer, StoreBatch& batch, TimePoint now) {
   Action action(*this);
-  now_ = ToCores(now);
+  now_ = clock_.ToCores(now);
   const std::uint64_t before = store_.operations();
   QueueLocked(store_.Receive(peer, batch, now_), action.afterwards);
   if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, store_.operations() - before);
@@ -331,7 +327,7 @@ void Run::QueueLocked(StoreEffects effects, Afterwards& afterwards) {
 
 std::optional<TimePoint> Run::Tick(TimePoint steady) {
   Action action(*this);
-  const TimePoint now = ToCores(steady);
+  const TimePoint now = clock_.ToCores(steady);
   const auto membership_due = NextDeadline(membership_);
   if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, action.afterwards);
   now_ = now;
@@ -340,7 +336,7 @@ std::optional<TimePoint> Run::Tick(TimePoint steady) {
   std::optional<TimePoint> next = NextDeadlineLocked();
   store_armed_ = store_.NextDeadline();
   action.afterwards.deadline.reset();
-  if (next) next = ToSteady(*next);
+  if (next) next = clock_.ToSteady(*next);
   return next;
 }
 
@@ -348,14 +344,11 @@ std::optional<TimePoint> Run::NextDeadlineLocked() const {
   return Earliest({store_.NextDeadline(), NextDeadline(membership_), owners_.NextDeadline()});
 }
 
-bool Run::ending() {
+Run::Ending Run::ending() {
   absl::MutexLock lock(&mutex_);
-  return IsEnding(membership_);
-}
-
-bool Run::drained() {
-  absl::MutexLock lock(&mutex_);
-  return IsDrained(membership_) && sessions_.empty();
+  return {.is_ending = IsEnding(membership_),
+          .is_drained = IsDrained(membership_) && sessions_.empty(),
+          .deserted = sessions_.empty() ? std::optional(last_session_) : std::nullopt};
 }
 
 // ---- Sending, and the journal
@@ -434,7 +427,7 @@ void Run::Perform(Afterwards afterwards) {
                      "end some of them")));
   }
   for (const auto& answer : afterwards.fault_answers) answer();
-  if (afterwards.deadline) arm_timer_(ToSteady(*afterwards.deadline));
+  if (afterwards.deadline) arm_timer_(clock_.ToSteady(*afterwards.deadline));
   if (journal_ != nullptr && journal_->WantsSnapshot()) {
     arm_timer_(std::chrono::steady_clock::now());
   }

@@ -92,10 +92,13 @@ class Run {
   // Time. Returns the next deadline.
   std::optional<TimePoint> Tick(TimePoint now);
 
-  bool ending();   // over, but nodes have yet to receive their verdict
-  bool drained();  // over, and all streams of nodes have ended
-  // When the last connected node disconnected; absent: one is connected.
-  std::optional<TimePoint> deserted();
+  struct Ending {
+    bool is_ending = false;   // over, but nodes have yet to receive their verdict
+    bool is_drained = false;  // over, and all streams of nodes have ended
+    // When the last connected node disconnected; absent: one is connected.
+    std::optional<TimePoint> deserted;
+  };
+  Ending ending();
   // Declares all its nodes, none of which is connected, lost; the run is over.
   void GiveUp(const std::string& reason, TimePoint now);
 
@@ -135,12 +138,15 @@ class Run {
   };
 
   // The cores' time: the journal's, where there is one.
-  TimePoint ToCores(TimePoint steady) const {
-    return journal_ == nullptr ? steady : journal_->ToJournal(steady);
-  }
-  TimePoint ToSteady(TimePoint cores) const {
-    return journal_ == nullptr ? cores : journal_->ToSteady(cores);
-  }
+  struct CoresClock {
+    ServiceJournal* const journal;
+    TimePoint ToCores(TimePoint steady) const {
+      return journal == nullptr ? steady : journal->ToJournal(steady);
+    }
+    TimePoint ToSteady(TimePoint cores) const {
+      return journal == nullptr ? cores : journal->ToSteady(cores);
+    }
+  };
 
   // Locks the run; its end unlocks it and performs what follows from the steps.
   class ABSL_SCOPED_LOCKABLE Action {
@@ -194,6 +200,7 @@ class Run {
   const ArmTimer arm_timer_;
   RunWatcher* const watcher_;  // null: none
   ServiceJournal* const journal_;
+  const CoresClock clock_{journal_};
   const std::uint64_t number_;  // in the journal
 
   // Keeps the order of released effects on their streams.

@@ -62,7 +62,7 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
   if (const auto it = runs_.find(name); it != runs_.end()) {
     const std::shared_ptr<Run> over = it->second;
     Forget(over);
-    if (!over->drained()) replaced_.push_back(over);
+    if (!over->ending().is_drained) replaced_.push_back(over);
   }
   auto run = std::make_shared<Run>(
       name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get(), watcher_, peer);
@@ -92,7 +92,7 @@ absl::Status RunRegistry::MakeRoomFor(const std::string& peer, TimePoint now) {
   TimePoint since = now - kDesertedRunTimeout;
   for (const auto& entry : runs_) {
     if (peer_has_all && !is_peers(*entry.second)) continue;
-    const auto deserted = entry.second->deserted();
+    const auto deserted = entry.second->ending().deserted;
     if (!deserted || *deserted > since) continue;
     longest = entry.second;
     since = *deserted;
@@ -220,7 +220,7 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
 }
 
 void RunRegistry::ForgetIfDrained(const std::shared_ptr<Run>& run) {
-  if (!run->drained()) return;
+  if (!run->ending().is_drained) return;
   if (std::erase(replaced_, run) > 0) run_removed_.SignalAll();
   const auto it = runs_.find(run->run_id());
   if (it != runs_.end() && it->second == run) Forget(run);
@@ -244,7 +244,7 @@ void RunRegistry::TakeSnapshot() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 
 bool RunRegistry::AnyEnding() {
   return !replaced_.empty() || std::any_of(runs_.begin(), runs_.end(), [](const auto& entry) {
-    return entry.second->ending();
+    return entry.second->ending().is_ending;
   });
 }
 

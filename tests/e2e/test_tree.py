@@ -5,6 +5,8 @@ import pathlib
 import re
 import sys
 
+from class_sizes import sizes
+
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MAY_INCLUDE = {
     "proto": {"proto"},
@@ -30,6 +32,8 @@ LIBRARY_INSIDES = {"distributed", "ddp", "rounds", "progress", "library"}
 FOR_WORKERS = {"base", "tcpstore", "values"}
 MAY_LOOK_INSIDE = {"worker/app/train_command.cc", "worker/app/setup.cc"}
 FILES_PER_FOLDER_MAX = 25
+MEMBERS_PER_CLASS_MAX = 25
+METHODS_PER_CLASS_MAX = 40
 LINES_PER_FILE_MAX = 500
 # The pure cores, functions of state, event and now, are the files whose header says "pure" at its top, and these, which belong to
 # one that does. (<csignal> gives them names for numbers.)
@@ -138,6 +142,36 @@ def test_no_file_sees_both_torch_and_protobuf():
                 assert not wire.search(text), path
             else:
                 assert not torch.search(text), path
+
+
+def test_classes_hold_what_one_can_keep_in_mind():
+    found = [(path, *one) for room in MAY_INCLUDE for path in sources(room) if path.suffix == ".h" for one in sizes(path.read_text())]
+    assert len(found) > 200
+    large = [one for one in found if one[2] > MEMBERS_PER_CLASS_MAX or one[3] > METHODS_PER_CLASS_MAX]
+    assert not large, large
+
+
+def test_the_sizes_of_classes_are_counted():
+    header = """
+    class One final : public Base {
+     public:
+      explicit One(int a);  // a constructor
+      ~One() { Close(); }
+      int Value() const { return value_; }
+      template <typename T> void Take(const std::map<int, T>& all = {});
+      void operator()(const A&);
+      void operator()(const B&) {}
+
+     private:
+      struct Inner { int x_; void F(); };
+      enum class State { kOpen };
+      static constexpr int kMax = 3;
+      int value_ ABSL_GUARDED_BY(mutex_) = Compute(1);
+      std::function<void(int)> on_end_;
+      const Thing thing_{value_};
+    };
+    """
+    assert list(sizes(header)) == [("One", 3, 3)]
 
 
 def cores():

@@ -122,8 +122,8 @@ TEST_F(LogMuxTest, ADeadWorkersLastWordsAreReadWithoutALineEnd) {
   ASSERT_EQ(write(ends.err.get(), "a\nfatal: x", 10), 10);  // and a grandchild holds the pipe open
   mux_->Drain(0, now_);
   EXPECT_EQ(Shown(), "[4] a\n[4] fatal: x\n");
-  EXPECT_THAT(mux_->LastLinesOf(0), ElementsAre("a", "fatal: x"));
-  EXPECT_THAT(mux_->LastLinesOf(1), ElementsAre());
+  EXPECT_THAT(mux_->feed().LastLinesOf(0), ElementsAre("a", "fatal: x"));
+  EXPECT_THAT(mux_->feed().LastLinesOf(1), ElementsAre());
 }
 
 TEST_F(LogMuxTest, FilesHaveEveryByteAndASecondRoundAppends) {
@@ -158,7 +158,7 @@ TEST_F(LogMuxTest, WhatIsNotShownIsKeptForTheVerdict) {
   Say(0, OutputStream::kOut, "to the file\n");
   Say(0, OutputStream::kErr, "to the console\n");
   EXPECT_EQ(Shown(), "[4] to the console\n");
-  EXPECT_THAT(mux_->LastLinesOf(0), ElementsAre("to the file", "to the console"));
+  EXPECT_THAT(mux_->feed().LastLinesOf(0), ElementsAre("to the file", "to the console"));
 }
 
 TEST_F(LogMuxTest, LinesWithATextGoToAFileOfTheirOwnToo) {
@@ -360,7 +360,7 @@ TEST_F(LogMuxTest, AParkedWorkersLinesAreARanksOnceItHasOne) {
   ASSERT_EQ(write(parked.out.get(), "trains\n", 7), 7);
   mux_->Read(1, OutputStream::kOut, now_);
   EXPECT_EQ(Shown(), "[spare] loaded\n[5] trains\n");
-  EXPECT_THAT(mux_->LastLinesOf(1), ElementsAre("trains"));
+  EXPECT_THAT(mux_->feed().LastLinesOf(1), ElementsAre("trains"));
   mux_->FinishFiles();
   EXPECT_EQ(Content(folder_ + "/round_2/1.log"), "trains\n");
 }
