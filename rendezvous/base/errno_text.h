@@ -23,4 +23,9 @@ inline std::string ErrnoText(int error) {
 // A call failed because no descriptor is left.
 inline bool IsOutOfDescriptors(int error) { return error == EMFILE || error == ENFILE; }
 
+// accept() failed, and would again at once: the caller pauses.
+inline bool IsOutOfResources(int error) {
+  return IsOutOfDescriptors(error) || error == ENOBUFS || error == ENOMEM;
+}
+
 }  // namespace ddprun

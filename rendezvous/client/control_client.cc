@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "rendezvous/base/backoff.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/wire/grpc_channel.h"
@@ -38,16 +39,16 @@ absl::StatusOr<Answer> Ask(const ServiceChannel& channel, milliseconds timeout,
 grpc::Status Call(const ServiceChannel& channel, const LossReport& report,
                   Clock::time_point deadline) {
   const auto stub = v1::Rendezvous::NewStub(channel.channel());
-  milliseconds pause = kConnectBackoffMin;
+  Backoff backoff;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + (deadline - Clock::now()));
     v1::LossAnswer answer;
     const grpc::Status status = stub->ReportLoss(&context, ToProto(report), &answer);
     const bool cut_off = status.error_code() == grpc::StatusCode::UNAVAILABLE && IsCutOff(status);
+    const milliseconds pause = backoff.Next(kReconnectBackoffMax);
     if (!cut_off || Clock::now() + pause >= deadline) return status;
     std::this_thread::sleep_for(pause);
-    pause = std::min<milliseconds>(2 * pause, kReconnectBackoffMax);
     grpc::experimental::ChannelResetConnectionBackoff(channel.channel().get());
   }
 }

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/limits/limited_messages.h"
+#include "rendezvous/base/backoff.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/streams/write_queue.h"
 #include "rendezvous/wire/grpc_channel.h"
@@ -173,7 +174,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       if (const auto* accepted = std::get_if<Accepted>(&directive)) {
         back = lease_.has_value();
         lease_ = *accepted;
-        backoff_ = kConnectBackoffMin;
+        backoff_.Reset();
         refused_until_.reset();
         words_.clear();
       } else if (const auto* start = std::get_if<Start>(&directive);
@@ -205,9 +206,9 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       if (MayTryAgain(status) && !final_reason && remaining.count() > 0) {
         event = WhyAgain(status, remaining);
         const auto held_back = std::chrono::duration_cast<milliseconds>(not_before_ - Clock::now());
-        pause = std::min(std::max(backoff_, held_back), remaining);
-        backoff_ = std::min<milliseconds>(backoff_ * 2,
-                                          join_.resume ? kReconnectBackoffMax : kConnectBackoffMax);
+        const milliseconds next =
+            backoff_.Next(join_.resume ? kReconnectBackoffMax : kConnectBackoffMax);
+        pause = std::min(std::max(next, held_back), remaining);
       } else {
         ended_ = true;
         event = SessionEnded{final_reason ? *final_reason : EndStatus(status)};
@@ -313,7 +314,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     if (lease_->durable) return true;
     // If a service without a journal no longer listens, it has ended, and the run with it; unless a
     // forwarder on the way is being restarted.
-    if (!absl::StrContains(ReasonInWords(status, channel_->target()), "connection refused")) {
+    if (!IsRefused(status)) {
       refused_until_.reset();
       return true;
     }
@@ -413,7 +414,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   std::optional<Accepted> lease_ ABSL_GUARDED_BY(mutex_);  // once the node was accepted
   std::string why_broken_ ABSL_GUARDED_BY(mutex_);
   std::string words_ ABSL_GUARDED_BY(mutex_);
-  milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
+  Backoff backoff_ ABSL_GUARDED_BY(mutex_);
   TimePoint not_before_ ABSL_GUARDED_BY(mutex_){};  // no attempt before (BreakFor())
   std::optional<TimePoint> refused_until_ ABSL_GUARDED_BY(mutex_);  // while nothing listens
   bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // the service answered this stream

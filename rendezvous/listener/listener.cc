@@ -26,6 +26,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/ready_queue.h"
 #include "rendezvous/listener/first_bytes.h"
@@ -241,7 +242,7 @@ class Listener::Loop {
         Take(fd, from, now);
         continue;
       }
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      if (IsOutOfResources(errno)) {
         Unwatch(socket_.fd.get());
         accept_again_ = now + kAcceptPause;
       }

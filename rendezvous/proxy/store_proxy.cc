@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/backoff.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/admissions.h"
 #include "rendezvous/proxy/store_upstream.h"
@@ -387,7 +388,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       if (stream != stream_ || upstream_ == nullptr) return true;
       answers = coalescer_.Receive(std::move(replies));
       lost_since_.reset();
-      backoff_ = kConnectBackoffMin;
+      backoff_.Reset();
       upstream = upstream_;
     }
     Send(answers);
@@ -410,14 +411,14 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       const TimePoint now = Now();
       if (!lost_since_) lost_since_ = now;
       if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
-        retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
-        backoff_ = std::min(2 * backoff_, kReconnectBackoffMax);
+        retry_at_ = std::min(now + backoff_.Next(kReconnectBackoffMax),
+                             *lost_since_ + options_.reconnect_timeout);
       } else {
         answers = coalescer_.Fail(absl::UnavailableError(
             absl::StrCat("the node's connection to the rendezvous service's store ended: ",
                          status.ok() ? "it was closed" : status.message())));
         lost_since_.reset();
-        backoff_ = kConnectBackoffMin;
+        backoff_.Reset();
       }
       socket = socket_;
     }
@@ -454,7 +455,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   // Since when the service has not replied, and when to try again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
   TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
-  milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
+  Backoff backoff_ ABSL_GUARDED_BY(mutex_);
   absl::Notification upstream_ended_;
 };
 

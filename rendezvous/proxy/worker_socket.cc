@@ -169,7 +169,7 @@ void WorkerSocket::Accept(bool tcp) {
     const int listener = tcp ? tcp_listener_.fd.get() : listener_.fd.get();
     fd = OwnedFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
+      if (IsOutOfResources(errno)) Pause();
       return;
     }
     if (streams_.size() >= kWorkerStreamsMax || (tcp && tcp_streams_ >= tcp_streams_max_)) return;

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/backoff.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/tcpstore/protocol.h"
@@ -285,7 +286,7 @@ StoreResult StoreClient::Call(StoreOp op) {
 absl::StatusOr<std::shared_ptr<StoreClient>> StoreClient::Connect(Options options) {
   const TimePoint deadline = std::chrono::steady_clock::now() + options.connect_timeout;
   std::shared_ptr<StoreClient> client(new StoreClient(std::move(options)));
-  auto pause = kConnectBackoffMin;
+  Backoff backoff;
   while (true) {
     absl::StatusOr<OwnedFd> fd = client->TakeConnection(deadline);
     if (fd.ok()) {
@@ -295,8 +296,7 @@ absl::StatusOr<std::shared_ptr<StoreClient>> StoreClient::Connect(Options option
     if (absl::IsInvalidArgument(fd.status())) return fd.status();
     const auto rest = deadline - std::chrono::steady_clock::now();
     if (rest <= rest.zero()) break;
-    std::this_thread::sleep_for(std::min<Duration>(pause, rest));
-    pause = std::min(2 * pause, kConnectBackoffMax);
+    std::this_thread::sleep_for(std::min<Duration>(backoff.Next(kConnectBackoffMax), rest));
   }
   return absl::UnavailableError(
       absl::StrCat("nothing answers at the store's address ", client->options_.target, " within ",

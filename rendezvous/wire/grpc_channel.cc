@@ -66,6 +66,9 @@ struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive
   const std::unique_ptr<v1::Rendezvous::Stub> stub;
 };
 
+// What gRPC says before the text of an errno.
+constexpr std::string_view kBeforeErrno = "Failed to connect to remote host: ";
+
 // A Listener's alerts, as OpenSSL names them.
 constexpr absl::string_view kClientExpired = "alert certificate expired";
 constexpr absl::string_view kServiceExpired = "alert certificate unknown";
@@ -212,13 +215,18 @@ bool IsCutOff(const grpc::Status& status) {
          absl::StrContains(text, "Connection reset by peer");
 }
 
+bool IsRefused(const grpc::Status& status) {
+  const std::string text = status.error_message();
+  const std::size_t at = text.rfind(kBeforeErrno);
+  return at != std::string::npos && absl::StrContains(text.substr(at), "Connection refused");
+}
+
 std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
   const std::string text = status.error_message();
   const std::string host = target.substr(0, target.rfind(':'));
   if (absl::StrContains(text, "DNS resolution failed") || absl::StrContains(text, "C-ares")) {
     return absl::StrCat("cannot resolve '", host, "'");
   }
-  constexpr std::string_view kBeforeErrno = "Failed to connect to remote host: ";
   if (const std::size_t at = text.rfind(kBeforeErrno); at != std::string::npos) {
     return absl::AsciiStrToLower(text.substr(at + kBeforeErrno.size()));
   }

@@ -42,6 +42,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
 // ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused".
 std::string ReasonInWords(const grpc::Status& status, const std::string& target);
 
+// Nothing listens at the service's address.
+bool IsRefused(const grpc::Status& status);
+
 // The peer accepted the connection and closed it without a reply, as a service does that is ending.
 bool IsCutOff(const grpc::Status& status);
 
