@@ -288,8 +288,8 @@ inline constexpr std::size_t kKeptMessageBytes = 256u << 10;
 // Of a client of an agent's store: what it may send ahead, or of an incomplete request, at any
 // time.
 inline constexpr std::size_t kSmallRequestBytes = 4096;
-// All larger incomplete requests to one agent; further ones wait for room. A client whose request
-// takes longer than kRequestRoomTimeout while others wait is closed.
+// All larger incomplete requests to one agent; further ones wait for room. A client of whose request
+// no further tenth comes within kRequestRoomTimeout while others wait is closed.
 inline constexpr std::size_t kRequestRoomBytes = 32u << 20;
 inline constexpr std::chrono::seconds kRequestRoomTimeout{5};
 // Replies of one agent's store that its clients have not read yet. While there are more, none are

@@ -23,6 +23,9 @@
 namespace ddprun {
 namespace {
 
+// Of a request: each has kRequestRoomTimeout to arrive while others wait.
+constexpr std::size_t kRequestParts = 10;
+
 // The epoll ids of the loop's own descriptors; those of streams are higher.
 constexpr std::uint64_t kListener = 0;
 constexpr std::uint64_t kWaker = 1;
@@ -263,6 +266,11 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
     const Received received =
         handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
     if (!received.open) return false;
+    stream.part_read += static_cast<std::size_t>(got);
+    if (stream.part_read >= stream.room / kRequestParts) {
+      stream.part_read = 0;
+      stream.room_since = Now();
+    }
     stream.greeted |= received.greeted;
     if (received.room == 0) GiveRoom(stream);
     if (stream.room > 0) return true;
@@ -283,6 +291,7 @@ void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream, std::size_t byte
     room_ += bytes;
     stream.room = bytes;
     stream.room_since = Now();
+    stream.part_read = 0;
   } else {
     wait_for_room_.emplace_back(worker, bytes);
   }
@@ -302,7 +311,8 @@ void WorkerSocket::GiveRoom(Stream& stream) {
   }
 }
 
-// Closes streams whose request has stalled while others wait for room.
+// Closes streams whose request has stalled while others wait for room: no further part of it came
+// in time. On a busy machine a whole one may take long.
 void WorkerSocket::CloseStalled() {
   room_due_.reset();
   if (wait_for_room_.empty()) return;

@@ -93,8 +93,9 @@ class WorkerSocket {
     bool held ABSL_GUARDED_BY(mutex);
     // On the socket's thread only.
     bool greeted = false;
-    std::size_t room = 0;  // what it has of kRequestRoomBytes
-    TimePoint room_since{};
+    std::size_t room = 0;       // what it has of kRequestRoomBytes
+    TimePoint room_since{};     // or since a further part of the request came
+    std::size_t part_read = 0;  // since then
   };
 
   void Loop();

@@ -2,6 +2,9 @@
 // Those who hold what others need too: watches of a run, and half messages on an agent's socket.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "rendezvous/base/limits.h"
 #include "rendezvous/client/watch_client.h"
@@ -98,29 +101,44 @@ TEST_F(WatchHoldersTest, WhoeverLeavesIsGone) {
 
 // ---- Half messages
 
-using HalfMessagesTest = StoreAgentTest;
+class HalfMessagesTest : public StoreAgentTest {
+ protected:
+  OwnedFd Connect() const {
+    OwnedFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_.c_str(), sizeof(address.sun_path) - 1);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    // What is not taken within a moment stays here.
+    const timeval patience{0, 5000};
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return fd;
+  }
+
+  // Returns how many bytes were taken.
+  static std::size_t Send(const OwnedFd& fd, std::string_view bytes) {
+    std::size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t count = send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (count <= 0) break;
+      sent += static_cast<std::size_t>(count);
+    }
+    return sent;
+  }
+
+  static std::string Begin(const std::string& key, std::size_t bytes) {
+    return tcpstore::kHello + tcpstore::Request(1, tcpstore::Text(key)) +
+           tcpstore::U64(kValueBytesMax) + std::string(bytes, 'x');
+  }
+};
 
 TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
   constexpr std::size_t kHalf = std::size_t{1200} << 10;
   [[maybe_unused]] const std::size_t before = ResidentBytes();
-  std::vector<int> stalled;
-  const std::string half = tcpstore::kHello + tcpstore::Request(1, tcpstore::Text("k")) +
-                           tcpstore::U64(kValueBytesMax) + std::string(kHalf, 'x');
+  std::vector<OwnedFd> stalled;
   for (int i = 0; i < 200; ++i) {
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, socket_.c_str(), sizeof(address.sun_path) - 1);
-    ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-    // What is not taken within a moment stays here.
-    const timeval patience{0, 5000};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    for (std::size_t sent = 0; sent < half.size();) {
-      const ssize_t count = send(fd, half.data() + sent, half.size() - sent, MSG_NOSIGNAL);
-      if (count <= 0) break;
-      sent += static_cast<std::size_t>(count);
-    }
-    stalled.push_back(fd);
+    stalled.push_back(Connect());
+    Send(stalled.back(), Begin("k", kHalf));
   }
 #ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(ResidentBytes(), before + (100u << 20));
@@ -135,7 +153,33 @@ TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE((*store)->Call(set).status.ok());
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2 * kRequestRoomTimeout);
-  for (const int fd : stalled) close(fd);
+}
+
+// One whose machine is busy sends slowly, but sends.
+TEST_F(HalfMessagesTest, ASlowOneThatGoesOnArrivesAlsoWhileOthersWait) {
+  const OwnedFd slow = Connect();
+  const std::string whole = Begin("slow", kValueBytesMax);
+  std::size_t sent = Send(slow, std::string_view(whole).substr(0, 64 << 10));  // has room first
+  std::vector<OwnedFd> others;  // one more than has room: it waits
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(Connect());
+    Send(others.back(), Begin("k", std::size_t{1} << 20));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto end = begin + kRequestRoomTimeout + std::chrono::seconds(2);
+  while (sent < whole.size()) {
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    const double due = std::min(1.0, passed / std::chrono::duration<double>(end - begin));
+    const auto upto = static_cast<std::size_t>(due * static_cast<double>(whole.size()));
+    if (upto > sent) sent += Send(slow, std::string_view(whole).substr(sent, upto - sent));
+    pollfd closed{.fd = slow.get(), .events = POLLRDHUP, .revents = 0};
+    ASSERT_EQ(poll(&closed, 1, 20), 0) << "closed after " << sent << " bytes";
+  }
+  auto store = StoreClient::Connect({.target = "unix:" + socket_, .round = RoundId{1}});
+  ASSERT_TRUE(store.ok()) << store.status();
+  const StoreResult result = (*store)->Call(MakeOp(StoreVerb::kGet, {"slow"}));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(ValueOf(result).size(), kValueBytesMax);
 }
 
 // Large messages of good workers wait for each other, and all arrive.
