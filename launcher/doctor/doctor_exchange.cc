@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
-#include "launcher/base/temp_dir.h"
 #include "proto/json_text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/proxy/channel_connector.h"
 
 namespace ddprun {
 
@@ -91,28 +91,28 @@ constexpr milliseconds kJoinSlack{2000};
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DoctorExchange>> DoctorExchange::Open(
-    const Options& options, const NodeFacts& facts, const NodeId& node_id, OnWaiting on_waiting,
-    RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials) {
-  std::unique_ptr<DoctorExchange> exchange(
-      new DoctorExchange(std::move(on_waiting), std::move(rendezvous)));
+    const Options& options, const NodeFacts& facts, const NodeId& node_id,
+    const OnWaiting& on_waiting, RendezvousEndpoint rendezvous,
+    std::optional<TlsCredentials> credentials) {
+  std::unique_ptr<DoctorExchange> exchange(new DoctorExchange(std::move(rendezvous)));
   exchange->Join(options, facts, node_id, std::move(credentials));
-  absl::Status status = exchange->AwaitStart(options.doctor->timeout);
-  if (status.ok()) status = exchange->OpenStore(node_id);
+  absl::Status status = exchange->AwaitStart(options.doctor->timeout, on_waiting);
   if (!status.ok()) return status;
+  exchange->OpenStore(node_id);
   return exchange;
 }
 
 DoctorExchange::~DoctorExchange() {
-  store_.reset();
-  if (session_ != nullptr && start_.round != kNoRound) {
+  if (store_ != nullptr) {
+    store_->Cancel();
     session_->Send(NodeSucceeded{start_.round});
     std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock,
+                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return store_ended_.has_value(); });
     changed_.wait_for(lock, kDoctorLeaveTimeout,
                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); });
   }
   session_.reset();
-  proxy_.reset();
-  if (!folder_.empty()) RemoveTempDir(folder_);
   channel_.reset();
   if (rendezvous_.server != nullptr) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
 }
@@ -172,84 +172,112 @@ void DoctorExchange::Join(const Options& options, const NodeFacts& facts, const 
   }
 }
 
-absl::Status DoctorExchange::AwaitStart(milliseconds timeout) {
+absl::Status DoctorExchange::AwaitStart(milliseconds timeout, const OnWaiting& on_waiting) {
   const auto begin = std::chrono::steady_clock::now();
-  // One timeout for the service, and one for the other nodes.
-  const auto deadline = begin + 2 * timeout + kJoinSlack;
-  auto notice = begin + kNoticeDelay;
+  const auto is_decided = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return started_.has_value() || ended_.has_value();
+  };
   std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    if (started_.has_value()) {
-      start_ = *started_;
-      return absl::OkStatus();
-    }
-    if (ended_.has_value()) {
-      return ended_->ok() ? absl::UnavailableError("the rendezvous service has ended") : *ended_;
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= deadline) {
-      return absl::DeadlineExceededError(
-          reason_.empty() ? absl::StrCat("the service at ", rendezvous_.name, " does not answer")
-                          : reason_);
-    }
-    if (now >= notice) {
-      notice = deadline;
-      const std::string reason = reason_;
-      lock.unlock();
-      on_waiting_(reason);
-      lock.lock();
-      continue;
-    }
-    changed_.wait_until(lock, std::min(notice, deadline));
+  if (!changed_.wait_until(lock, begin + kNoticeDelay, is_decided)) {
+    const std::string reason = reason_;
+    lock.unlock();
+    on_waiting(reason);
+    lock.lock();
+    // One timeout for the service, and one for the other nodes.
+    changed_.wait_until(lock, begin + 2 * timeout + kJoinSlack, is_decided);
   }
+  if (started_.has_value()) {
+    start_ = *started_;
+    return absl::OkStatus();
+  }
+  if (ended_.has_value())
+    return ended_->ok() ? absl::UnavailableError("the rendezvous service has ended") : *ended_;
+  return absl::DeadlineExceededError(
+      reason_.empty() ? absl::StrCat("the service at ", rendezvous_.name, " does not answer")
+                      : reason_);
 }
 
-// Over a socket, as in workers, in a folder of this user alone.
-absl::Status DoctorExchange::OpenStore(const NodeId& node_id) {
-  absl::StatusOr<std::string> folder = MakeTempDir();
-  if (!folder.ok()) return folder.status();
-  folder_ = *std::move(folder);
-  const std::string path = absl::StrCat(folder_, "/agent.sock");
-  absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
-      {.socket_path = path,
-       .channel = channel_,
-       .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
-       .run_id = start_.run_id,
-       .node_id = node_id,
-       .reconnect_timeout = {}});
-  if (!proxy.ok()) return proxy.status();
-  proxy_ = *std::move(proxy);
-  proxy_->SetRound(start_.round);
-  absl::StatusOr<std::shared_ptr<StoreClient>> store =
-      StoreClient::Connect({.target = absl::StrCat("unix:", path),
-                            .round = start_.round,
-                            .connect_timeout = kDoctorStepTimeout});
-  if (!store.ok()) return store.status();
-  store_ = *std::move(store);
-  return absl::OkStatus();
+// ---- The store
+
+void DoctorExchange::OpenStore(const NodeId& node_id) {
+  const std::shared_ptr<StoreConnector> connector = rendezvous_.server != nullptr
+                                                        ? rendezvous_.server->store_connector()
+                                                        : MakeStoreConnector(channel_);
+  StoreHello hello;
+  hello.run_id = start_.run_id;
+  hello.node_id = node_id.value;
+  hello.stream = 1;
+  store_ =
+      connector->Open(std::move(hello), {[this](StoreBatch* batch) { return TakeRequest(batch); },
+                                         [this](std::vector<StoreReply> replies) {
+                                           TakeReplies(std::move(replies));
+                                           return true;
+                                         },
+                                         [this](const absl::Status& status) {
+                                           const std::lock_guard<std::mutex> lock(mutex_);
+                                           store_ended_ = status;
+                                           changed_.notify_all();
+                                         }});
+  store_->Begin();
+}
+
+bool DoctorExchange::TakeRequest(StoreBatch* batch) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!request_.has_value()) return false;
+  *batch = {.requests = {{request_id_, std::exchange(request_, std::nullopt)}},
+            .answered = std::exchange(answered_, {})};
+  return true;
+}
+
+void DoctorExchange::TakeReplies(std::vector<StoreReply> replies) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (StoreReply& reply : replies) {
+    answered_.push_back(reply.id);
+    if (reply.id == request_id_) result_ = std::move(reply.result);  // else it came too late
+  }
+  changed_.notify_all();
+}
+
+StoreResult DoctorExchange::Call(StoreOp op) {
+  const milliseconds patience = op.timeout + kDoctorStepTimeout;
+  op.round = start_.round;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++request_id_;
+    request_ = std::move(op);
+    result_.reset();
+  }
+  store_->Flush();
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, patience, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return result_.has_value() || store_ended_.has_value();
+  });
+  if (result_.has_value()) return *std::move(result_);
+  if (!store_ended_.has_value())
+    return ErrorResult(absl::DeadlineExceededError("the rendezvous service does not answer"));
+  return ErrorResult(store_ended_->ok() ? absl::UnavailableError("the rendezvous service has ended")
+                                        : *store_ended_);
 }
 
 absl::Status DoctorExchange::Set(const std::string& key, const std::string& value) {
-  return store_->Call({.verb = StoreVerb::kSet, .keys = {key}, .values = {value}}).status;
+  return Call({.verb = StoreVerb::kSet, .keys = {key}, .values = {value}}).status;
 }
 
 absl::StatusOr<std::string> DoctorExchange::Get(const std::string& key, milliseconds timeout) {
   StoreResult result =
-      store_->Call({.verb = StoreVerb::kGet, .keys = {key}, .values = {}, .timeout = timeout});
+      Call({.verb = StoreVerb::kGet, .keys = {key}, .values = {}, .timeout = timeout});
   if (!result.status.ok()) return result.status;
   if (result.values.size() != 1) return absl::InternalError("the store gave no value");
   return std::move(result.values.front());
 }
 
 void DoctorExchange::Meet(const std::string& name, milliseconds timeout) {
-  const StoreResult added = store_->Call(
-      {.verb = StoreVerb::kAdd, .keys = {absl::StrCat(name, "/count")}, .values = {}, .number = 1});
-  const std::string all = absl::StrCat(name, "/all");
-  if (added.status.ok() && added.number == count()) {
-    Set(all, "1").IgnoreError();
-  } else {
-    Get(all, timeout).status().IgnoreError();
-  }
+  StoreOp op{.verb = StoreVerb::kAdd, .keys = {name}, .values = {}, .number = 1};
+  Call(op);
+  op.verb = StoreVerb::kWaitCount;
+  op.number = count();
+  op.timeout = timeout;
+  Call(op);
 }
 
 }  // namespace ddprun

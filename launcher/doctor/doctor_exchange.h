@@ -18,9 +18,8 @@
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/proxy/store_proxy.h"
+#include "rendezvous/proxy/store_link.h"
 #include "rendezvous/security/credentials.h"
-#include "rendezvous/tcpstore/store_client.h"
 
 namespace ddprun {
 
@@ -55,8 +54,9 @@ class DoctorExchange {
   // only some have. UNAVAILABLE, FAILED_PRECONDITION, or the error with which the service rejects a
   // join: one sentence.
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
-      const Options& options, const NodeFacts& facts, const NodeId& node_id, OnWaiting on_waiting,
-      RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);
+      const Options& options, const NodeFacts& facts, const NodeId& node_id,
+      const OnWaiting& on_waiting, RendezvousEndpoint rendezvous,
+      std::optional<TlsCredentials> credentials);
 
   // Reports to the service that this node is done, and waits for the other nodes.
   ~DoctorExchange();
@@ -71,30 +71,36 @@ class DoctorExchange {
   void Meet(const std::string& name, std::chrono::milliseconds timeout);
 
  private:
-  DoctorExchange(OnWaiting on_waiting, RendezvousEndpoint rendezvous)
-      : on_waiting_(std::move(on_waiting)), rendezvous_(std::move(rendezvous)) {}
-  void Take(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
+  explicit DoctorExchange(RendezvousEndpoint rendezvous) : rendezvous_(std::move(rendezvous)) {}
   void Join(const Options& options, const NodeFacts& facts, const NodeId& node_id,
             std::optional<TlsCredentials> credentials);
-  absl::Status AwaitStart(std::chrono::milliseconds timeout);
-  absl::Status OpenStore(const NodeId& node_id);
+  absl::Status AwaitStart(std::chrono::milliseconds timeout, const OnWaiting& on_waiting);
+  void OpenStore(const NodeId& node_id);
+  // Waits for the reply, longer than the operation's own timeout.
+  StoreResult Call(StoreOp op) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Take(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool TakeRequest(StoreBatch* batch) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeReplies(std::vector<StoreReply> replies) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Constant after Open().
-  OnWaiting on_waiting_;
   RendezvousEndpoint rendezvous_;
-  Start start_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
-  std::string folder_;  // of the store's socket
-  std::unique_ptr<StoreProxy> proxy_;
-  std::shared_ptr<StoreClient> store_;
+  Start start_;
+  std::shared_ptr<StoreLink> store_;
 
-  // Received from the service; written by gRPC's threads.
+  // Exchanged with gRPC's threads.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Start> started_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // the session or its round
   std::string reason_ ABSL_GUARDED_BY(mutex_);                 // why this node waits
+  // The one operation of the store that is under way.
+  std::uint64_t request_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<StoreOp> request_ ABSL_GUARDED_BY(mutex_);  // until it is sent
+  std::optional<StoreResult> result_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> answered_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> store_ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ddprun

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,18 +61,14 @@ class Doctor {
   }
 
   int Run() {
-    absl::Status status;
-    if (UsesNetwork(options_)) {
-      status = MeetOthers();
-      if (!status.ok()) checkup_.rendezvous_error = std::string(status.message());
-    } else {
+    if (!UsesNetwork(options_)) {
       CollectNetworkFacts(options_, facts_);
+    } else if (const absl::Status status = MeetOthers(); !status.ok()) {
+      checkup_.rendezvous_error = std::string(status.message());
     }
-    const bool alone = exchange_ == nullptr;
-    if (alone) checkup_.nodes = {facts_};
-    const DoctorReport report = alone ? MakeReport() : Agree();
+    const DoctorReport report = exchange_ != nullptr ? Agree() : ReportAlone();
     // Under -H only the first node prints the report, which is the same on all.
-    if (alone || !checkup_.by_head || exchange_->index() == 0) Print(report);
+    if (exchange_ == nullptr || !checkup_.by_head || exchange_->index() == 0) Print(report);
     Send(report.exit_code == 0 ? NodeMessage(Finished{.run_id = options_.run_id}) : NodeVerdict{});
     exchange_.reset();
     return report.exit_code;
@@ -169,59 +164,52 @@ class Doctor {
   // ---- After the nodes have met
 
   absl::StatusOr<NodeFacts> FactsOf(int index) {
-    const auto known = known_.find(index);
-    if (known != known_.end()) return known->second;
+    if (index == exchange_->index()) return facts_;
     const absl::StatusOr<std::string> words =
         exchange_->Get(Key("facts", index), kDoctorStepTimeout);
     if (!words.ok()) return words.status();
-    absl::StatusOr<NodeFacts> facts = ParseNodeFacts(*words);
-    if (facts.ok()) known_.emplace(index, *facts);
-    return facts;
+    return ParseNodeFacts(*words);
   }
 
   std::vector<PairFacts> TryWays() {
     std::vector<ProbePeer> peers;
+    int next = -1;
     for (const int index : PlanPeers(exchange_->index(), exchange_->count())) {
       const absl::StatusOr<NodeFacts> facts = FactsOf(index);
       if (!facts.ok()) continue;  // node 0 reports that for all
       peers.push_back({facts->node, facts->address, facts->probe_port, facts->probe_key});
+      if (index == RingPeer(exchange_->index(), exchange_->count())) next = facts->node;
     }
     Probe probe(facts_.node, peers);
     exchange_->Meet("doctor/asked", kDoctorStepTimeout);
-    const auto next = known_.find(RingPeer(exchange_->index(), exchange_->count()));
-    if (next != known_.end()) probe.Send(next->second.node);
+    probe.Send(next);
     return probe.pairs();
   }
 
-  DoctorReport Agree() {
-    known_.emplace(exchange_->index(), facts_);
-    absl::Status status = exchange_->Set(Key("facts", exchange_->index()), Encode(facts_));
-    if (status.ok()) {
-      const std::vector<PairFacts> pairs = TryWays();
-      status = exchange_->Set(Key("pairs", exchange_->index()), Encode(pairs));
-    }
-    if (status.ok() && exchange_->index() == 0) {
+  absl::StatusOr<DoctorReport> Exchange() {
+    const int index = exchange_->index();
+    absl::Status status = exchange_->Set(Key("facts", index), Encode(facts_));
+    if (status.ok()) status = exchange_->Set(Key("pairs", index), Encode(TryWays()));
+    if (!status.ok()) return status;
+    if (index == 0) {
       Gather();
       const DoctorReport report = MakeReport();
       exchange_->Set("doctor/report", Encode(report)).IgnoreError();
       return report;
     }
-    if (status.ok()) {
-      const absl::StatusOr<DoctorReport> report = AwaitReport();
-      if (report.ok()) return *report;
-      status = report.status();
-    }
-    checkup_.rendezvous_error = absl::StrCat("the exchange with them failed: ", status.message());
-    checkup_.nodes = {facts_};
-    return MakeReport();
-  }
-
-  absl::StatusOr<DoctorReport> AwaitReport() {
     // Node 0 may have to wait for other nodes first.
     const absl::StatusOr<std::string> words =
         exchange_->Get("doctor/report", 3 * kDoctorStepTimeout);
     if (!words.ok()) return words.status();
     return ParseDoctorReport(*words);
+  }
+
+  DoctorReport Agree() {
+    const absl::StatusOr<DoctorReport> report = Exchange();
+    if (report.ok()) return *report;
+    checkup_.rendezvous_error =
+        absl::StrCat("the exchange with them failed: ", report.status().message());
+    return ReportAlone();
   }
 
   absl::Status GatherFrom(int index, std::string& who) {
@@ -253,6 +241,11 @@ class Doctor {
               [](const NodeFacts& a, const NodeFacts& b) { return a.node < b.node; });
   }
 
+  DoctorReport ReportAlone() {
+    checkup_.nodes = {facts_};
+    return MakeReport();
+  }
+
   DoctorReport MakeReport() const {
     const std::vector<Finding> findings = Diagnose(checkup_);
     return {.exit_code = ExitCodeOf(findings),
@@ -266,7 +259,6 @@ class Doctor {
   Checkup checkup_;
   std::unique_ptr<ProbeServer> server_;
   std::unique_ptr<DoctorExchange> exchange_;
-  std::map<int, NodeFacts> known_;  // by index among the nodes that joined
 };
 
 }  // namespace

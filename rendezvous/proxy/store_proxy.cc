@@ -15,12 +15,11 @@
 #include "rendezvous/base/backoff.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/admissions.h"
-#include "rendezvous/proxy/store_upstream.h"
+#include "rendezvous/proxy/channel_connector.h"
 #include "rendezvous/proxy/tcp_peer.h"
 #include "rendezvous/proxy/worker_socket.h"
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/tcpstore/session.h"
-#include "rendezvous/wire/grpc_channel.h"
 
 namespace ddprun {
 namespace {
@@ -58,7 +57,10 @@ bool MayPass(absl::StatusCode code) {
 // from the coalescer, in order, when they can be sent.
 class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
  public:
-  explicit ProxyCore(StoreProxy::Options options) : options_(std::move(options)) {}
+  explicit ProxyCore(StoreProxy::Options options)
+      : options_(std::move(options)),
+        connector_(options_.connector != nullptr ? options_.connector
+                                                 : MakeStoreConnector(options_.channel)) {}
 
   absl::Status Listen() {
     const std::shared_ptr<ProxyCore> self = shared_from_this();
@@ -363,13 +365,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
           return self->OnReplies(stream, std::move(replies));
         },
         [self, stream](const absl::Status& status) { self->OnUpstreamEnd(stream, status); }};
-    if (options_.connector != nullptr) {
-      upstream_ = options_.connector->Open(std::move(hello), std::move(handlers));
-    } else {
-      upstream_ =
-          std::make_shared<StoreUpstream>(options_.channel->channel(), options_.channel->target(),
-                                          std::move(hello), std::move(handlers));
-    }
+    upstream_ = connector_->Open(std::move(hello), std::move(handlers));
   }
 
   bool TakeBatch(std::uint64_t stream, StoreBatch* batch) {
@@ -440,6 +436,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   }
 
   const StoreProxy::Options options_;
+  const std::shared_ptr<StoreConnector> connector_;
 
   absl::Mutex mutex_;
   StoreCoalescer coalescer_ ABSL_GUARDED_BY(mutex_);

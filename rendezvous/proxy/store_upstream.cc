@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/limits/limited_messages.h"
+#include "rendezvous/proxy/channel_connector.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/store_convert.h"
 
@@ -73,6 +74,28 @@ void StoreUpstream::OnDone(const grpc::Status& status) {
   // The handlers hold the owner of this stream. A later Flush() finds the writer ended.
   handlers_ = {};
   self_.reset();
+}
+
+namespace {
+
+class ChannelConnector final : public StoreConnector {
+ public:
+  explicit ChannelConnector(std::shared_ptr<ServiceChannel> channel)
+      : channel_(std::move(channel)) {}
+
+  std::shared_ptr<StoreLink> Open(StoreHello hello, StoreLink::Handlers handlers) override {
+    return std::make_shared<StoreUpstream>(channel_->channel(), channel_->target(),
+                                           std::move(hello), std::move(handlers));
+  }
+
+ private:
+  const std::shared_ptr<ServiceChannel> channel_;
+};
+
+}  // namespace
+
+std::shared_ptr<StoreConnector> MakeStoreConnector(std::shared_ptr<ServiceChannel> channel) {
+  return std::make_shared<ChannelConnector>(std::move(channel));
 }
 
 }  // namespace ddprun
