@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,9 +15,10 @@
 #include <random>
 #include <set>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "launcher/base/limits.h"
+#include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/resolve.h"
 
 namespace ddprun {
@@ -47,19 +47,16 @@ ClockEstimate EstimateClock(std::vector<ClockSample> samples) {
           .uncertainty = seconds(best.rtt_ns) / 2};
 }
 
-// ---- Which nodes connect, and what their samples say
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A connection begins with the key; one-byte requests follow. The reply to kAskTime is the wall
-// clock in nanoseconds. After kTakeData all bytes up to the end of the stream are counted, and the
-// reply is their number. Both numbers are 64-bit big endian.
+// A connection begins with the key. Each kAskTime is answered with the wall clock in nanoseconds,
+// and is sent alone; all other bytes are counted, and their number is the answer to the end of the
+// stream. Both numbers are 64-bit big endian.
 constexpr std::size_t kKeyBytes = 32;
-constexpr std::chrono::milliseconds kAcceptPause{50};
 constexpr char kAskTime = 't';
-constexpr char kTakeData = 'd';
+constexpr std::chrono::milliseconds kAcceptPause{50};
 
 std::string MakeKey() {
   std::random_device random;
@@ -74,15 +71,22 @@ std::int64_t WallClock() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-std::string Bytes(std::int64_t number) {
-  const std::uint64_t big = htobe64(static_cast<std::uint64_t>(number));
-  return {reinterpret_cast<const char*>(&big), sizeof(big)};
+// Waits as long as the socket's own timeout.
+bool SendAll(int fd, absl::string_view bytes, int flags = 0) {
+  return send(fd, bytes.data(), bytes.size(), flags | MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(bytes.size());
 }
 
-std::int64_t Number(const char* bytes) {
+bool SendNumber(int fd, std::int64_t number) {
+  const std::uint64_t big = htobe64(static_cast<std::uint64_t>(number));
+  return SendAll(fd, {reinterpret_cast<const char*>(&big), sizeof(big)}, MSG_DONTWAIT);
+}
+
+bool ReadNumber(int fd, std::int64_t& number) {
   std::uint64_t big = 0;
-  std::memcpy(&big, bytes, sizeof(big));
-  return static_cast<std::int64_t>(be64toh(big));
+  if (recv(fd, &big, sizeof(big), MSG_WAITALL) != static_cast<ssize_t>(sizeof(big))) return false;
+  number = static_cast<std::int64_t>(be64toh(big));
+  return true;
 }
 
 void SetNoDelay(int fd) {
@@ -93,50 +97,27 @@ void SetNoDelay(int fd) {
 // A peer of the server, which never blocks in recv().
 struct Connection {
   OwnedFd fd;
-  std::string key;
-  bool taking = false;
-  std::int64_t taken = 0;
+  std::string key = {};
+  std::int64_t counted = 0;
 };
 
 // False: close the connection.
-bool Answer(Connection& connection, const std::string& key, absl::string_view bytes) {
-  if (connection.key.size() < kKeyBytes) {
-    const std::size_t missing = std::min(kKeyBytes - connection.key.size(), bytes.size());
-    connection.key.append(bytes.data(), missing);
-    bytes.remove_prefix(missing);
-    if (connection.key.size() == kKeyBytes && connection.key != key) return false;
-  }
-  while (!bytes.empty()) {
-    if (connection.taking) {
-      connection.taken += static_cast<std::int64_t>(bytes.size());
-      return true;
-    }
-    const char question = bytes.front();
-    bytes.remove_prefix(1);
-    if (question == kTakeData) {
-      connection.taking = true;
-    } else if (question == kAskTime) {
-      const std::string answer = Bytes(WallClock());
-      if (send(connection.fd.get(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
-          static_cast<ssize_t>(answer.size()))
-        return false;
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool HandleReadable(Connection& connection, const std::string& key, std::string& block) {
   const ssize_t count = recv(connection.fd.get(), block.data(), block.size(), MSG_DONTWAIT);
   if (count < 0) return errno == EAGAIN || errno == EINTR;
-  if (count > 0) return Answer(connection, key, {block.data(), static_cast<std::size_t>(count)});
-  if (connection.taking) {
-    const std::string answer = Bytes(connection.taken);
-    [[maybe_unused]] const ssize_t sent =
-        send(connection.fd.get(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  absl::string_view bytes(block.data(), static_cast<std::size_t>(count));
+  const std::size_t missing = std::min(kKeyBytes - connection.key.size(), bytes.size());
+  connection.key.append(bytes.data(), missing);
+  bytes.remove_prefix(missing);
+  if (connection.key.size() < kKeyBytes) return count > 0;
+  if (connection.key != key) return false;
+  if (count == 0) {
+    SendNumber(connection.fd.get(), connection.counted);
+    return false;
   }
-  return false;
+  if (bytes.find(kAskTime) != bytes.npos) return SendNumber(connection.fd.get(), WallClock());
+  connection.counted += static_cast<std::int64_t>(bytes.size());
+  return true;
 }
 
 // ---- The client
@@ -154,11 +135,9 @@ std::string ConnectError(int error) {
 
 // For connect(), recv() and send().
 void SetTimeouts(int fd, std::chrono::milliseconds timeout) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(timeout);
-  const timeval limit{.tv_sec = seconds.count(),
-                      .tv_usec = std::chrono::microseconds(timeout - seconds).count()};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  const timeval limit{.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+    setsockopt(fd, SOL_SOCKET, option, &limit, sizeof(limit));
 }
 
 // Takes at most kProbeConnectTimeout. An invalid result: see `error`.
@@ -179,46 +158,36 @@ OwnedFd Connect(const ProbePeer& peer, std::string& error) {
   return fd;
 }
 
-bool SendAll(int fd, absl::string_view bytes) {
-  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
-}
-
-bool ReadNumber(int fd, std::int64_t& number) {
-  char bytes[sizeof(std::int64_t)];
-  if (recv(fd, bytes, sizeof(bytes), MSG_WAITALL) != static_cast<ssize_t>(sizeof(bytes)))
-    return false;
-  number = Number(bytes);
+// False: not all questions were answered.
+bool AskClock(int fd, const std::string& key, PairFacts& pair) {
+  if (!SendAll(fd, key)) return false;
+  std::vector<ClockSample> samples(kProbeQuestions);
+  for (ClockSample& sample : samples) {
+    const auto start = Clock::now();
+    sample.own_wall_ns = WallClock();
+    if (!SendAll(fd, {&kAskTime, 1}) || !ReadNumber(fd, sample.peer_wall_ns)) return false;
+    sample.rtt_ns = std::chrono::nanoseconds(Clock::now() - start).count();
+  }
+  const ClockEstimate estimate = EstimateClock(std::move(samples));
+  pair.rtt_seconds = estimate.rtt_seconds;
+  pair.skew_seconds = estimate.skew_seconds;
+  pair.skew_uncertainty = estimate.uncertainty;
   return true;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProbeServer>> ProbeServer::Start(const std::string& address) {
-  const auto failure = [&](const char* what) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen at ", address, " for the other nodes: ", what));
-  };
-  const AddrInfoPtr addresses = Resolve(address, 0, SOCK_STREAM, 0);
-  if (addresses == nullptr) return failure("the address is not known");
-  std::unique_ptr<ProbeServer> server(new ProbeServer());
-  server->listener_ =
-      OwnedFd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_storage bound{};
-  socklen_t size = sizeof(bound);
-  const int fd = server->listener_.get();
-  if (fd < 0 || bind(fd, addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      listen(fd, SOMAXCONN) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    return failure(std::strerror(errno));
-  server->port_ =
-      ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                        : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
-  server->key_ = MakeKey();
-  if (server->stop_.fd() < 0) server->stop_ = EventFd();  // again, for errno
-  if (server->stop_.fd() < 0) return failure(std::strerror(errno));
-  server->thread_ = std::thread([probe = server.get()] { probe->Serve(); });
+  absl::StatusOr<ListeningSocket> listener = ListenOn(address, 0);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<ProbeServer> server(new ProbeServer(*std::move(listener)));
+  if (server->stop_.fd() < 0) return absl::ResourceExhaustedError(ErrnoText(EMFILE));
+  server->thread_ = std::thread(&ProbeServer::Serve, server.get());
   return server;
 }
+
+ProbeServer::ProbeServer(ListeningSocket listener)
+    : listener_(std::move(listener)), key_(MakeKey()) {}
 
 ProbeServer::~ProbeServer() {
   stop_.Notify();
@@ -230,7 +199,7 @@ void ProbeServer::Serve() {
   std::string block(kProbeBlockBytes, '\0');
   while (true) {
     std::vector<pollfd> polled = {{.fd = stop_.fd(), .events = POLLIN, .revents = 0},
-                                  {.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+                                  {.fd = listener_.fd.get(), .events = POLLIN, .revents = 0}};
     for (const Connection& connection : connections)
       polled.push_back({.fd = connection.fd.get(), .events = POLLIN, .revents = 0});
     if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
@@ -240,14 +209,12 @@ void ProbeServer::Serve() {
       connections.erase(connections.begin() + static_cast<std::ptrdiff_t>(i - 2));
     }
     if (polled[1].revents == 0) continue;
-    OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) {
-      // The listener stays readable: accepting again at once would only spin.
-      std::this_thread::sleep_for(kAcceptPause);
-    }
+    OwnedFd fd(accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    // The listener stays readable: accepting again at once would only spin.
+    if (!fd.valid() && IsOutOfDescriptors(errno)) std::this_thread::sleep_for(kAcceptPause);
     if (!fd.valid() || connections.size() >= kProbeConnectionsMax) continue;
     SetNoDelay(fd.get());
-    connections.push_back({.fd = std::move(fd), .key = {}});
+    connections.push_back({.fd = std::move(fd)});
   }
 }
 
@@ -258,53 +225,31 @@ Probe::Probe(int node, const std::vector<ProbePeer>& peers) : sockets_(peers.siz
   for (std::size_t i = 0; i < peers.size(); ++i)
     threads.emplace_back([&, i] { sockets_[i] = Connect(peers[i], pairs_[i].error); });
   for (std::thread& thread : threads) thread.join();
-  for (std::size_t i = 0; i < peers.size(); ++i) Ask(i, peers[i]);
-}
-
-void Probe::Ask(std::size_t index, const ProbePeer& peer) {
-  const int fd = sockets_[index].get();
-  if (fd < 0) return;
-  bool answered = SendAll(fd, peer.key);
-  std::vector<ClockSample> samples;
-  while (answered && static_cast<int>(samples.size()) < kProbeQuestions) {
-    ClockSample sample;
-    const auto start = Clock::now();
-    sample.own_wall_ns = WallClock();
-    answered = SendAll(fd, {&kAskTime, 1}) && ReadNumber(fd, sample.peer_wall_ns);
-    sample.rtt_ns = std::chrono::nanoseconds(Clock::now() - start).count();
-    if (answered) samples.push_back(sample);
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (!sockets_[i].valid() || AskClock(sockets_[i].get(), peers[i].key, pairs_[i])) continue;
+    pairs_[i].error = "connected, but no answer came: the program there is no ddprun doctor";
+    sockets_[i].Reset();
   }
-  PairFacts& pair = pairs_[index];
-  if (!answered) {
-    pair.error = "connected, but no answer came: the program there is no ddprun doctor";
-    sockets_[index].Reset();
-    return;
-  }
-  const ClockEstimate estimate = EstimateClock(std::move(samples));
-  pair.rtt_seconds = estimate.rtt_seconds;
-  pair.skew_seconds = estimate.skew_seconds;
-  pair.skew_uncertainty = estimate.uncertainty;
 }
 
 void Probe::Send(int peer) {
   const auto pair = std::find_if(pairs_.begin(), pairs_.end(),
                                  [&](const PairFacts& one) { return one.to == peer; });
   if (pair == pairs_.end()) return;
-  OwnedFd& fd = sockets_[static_cast<std::size_t>(pair - pairs_.begin())];
-  if (!fd.valid() || !SendAll(fd.get(), {&kTakeData, 1})) return;
+  const OwnedFd fd = std::move(sockets_[static_cast<std::size_t>(pair - pairs_.begin())]);
+  if (!fd.valid()) return;
   const std::string block(kProbeBlockBytes, '\0');
   const auto start = Clock::now();
-  while (Clock::now() - start < kProbeSendTime) {
-    if (send(fd.get(), block.data(), block.size(), MSG_NOSIGNAL) <= 0) break;
+  for (std::size_t sent = 0; sent < kProbeBytes && Clock::now() - start < kProbeSendTime;
+       sent += block.size()) {
+    if (!SendAll(fd.get(), block)) break;
   }
   shutdown(fd.get(), SHUT_WR);
   // Counts what the peer received, not what this machine's buffers hold.
-  std::int64_t taken = 0;
-  if (ReadNumber(fd.get(), taken)) {
-    pair->bytes_per_second =
-        static_cast<double>(taken) / std::chrono::duration<double>(Clock::now() - start).count();
-  }
-  fd.Reset();
+  std::int64_t received = 0;
+  if (!ReadNumber(fd.get(), received)) return;
+  pair->bytes_per_second =
+      static_cast<double>(received) / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace ddprun

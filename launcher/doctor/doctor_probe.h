@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/doctor/doctor_rules.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/owned_fd.h"
 
@@ -44,27 +45,27 @@ ClockEstimate EstimateClock(std::vector<ClockSample> samples);
 // first send the key, which it gets from the run's store.
 class ProbeServer {
  public:
-  // Listens at the address. UNAVAILABLE: one sentence.
+  // Listens at the address. The error is a sentence.
   static absl::StatusOr<std::unique_ptr<ProbeServer>> Start(const std::string& address);
   ~ProbeServer();
   ProbeServer(const ProbeServer&) = delete;
   ProbeServer& operator=(const ProbeServer&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return listener_.port; }
   const std::string& key() const { return key_; }
 
  private:
-  ProbeServer() = default;
+  explicit ProbeServer(ListeningSocket listener);
   void Serve();
 
-  // Constant after Start().
-  OwnedFd listener_;
-  EventFd stop_;
-  int port_ = 0;
-  std::string key_;
-
+  const ListeningSocket listener_;
+  const EventFd stop_;
+  const std::string key_;
   std::thread thread_;
 };
+
+// Enough for TCP to find its speed within a building.
+inline constexpr std::size_t kProbeBytes = 64u << 20;
 
 struct ProbePeer {
   int node = 0;
@@ -73,21 +74,19 @@ struct ProbePeer {
   std::string key;
 };
 
-// The connections from this node to its peers.
+// Connects to all peers at once, for at most kProbeConnectTimeout, and asks each that is reached
+// for its clock.
 class Probe {
  public:
-  // Connects to all peers at once, for at most kProbeConnectTimeout, and asks each that is reached
-  // for its clock. `node`: this node.
+  // `node`: this node.
   Probe(int node, const std::vector<ProbePeer>& peers);
 
-  // Sends data to that node for kProbeSendTime, if it was reached.
+  // Sends kProbeBytes to that node, or for kProbeSendTime, if it was reached.
   void Send(int peer);
 
   const std::vector<PairFacts>& pairs() const { return pairs_; }
 
  private:
-  void Ask(std::size_t index, const ProbePeer& peer);
-
   std::vector<PairFacts> pairs_;
   std::vector<OwnedFd> sockets_;  // as pairs_
 };
