@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -27,10 +26,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
-#include "launcher/hang/nccl_ras.h"
 #include "launcher/hang/python_process.h"
 #include "launcher/hang/stacks.h"
-#include "launcher/supervisor/stack_summary.h"
 
 namespace ddprun {
 namespace {
@@ -216,22 +213,6 @@ std::vector<std::string> NativeStacks(Process& process) {
   return lines;
 }
 
-// All processes of a job know the same, and those of a machine share the port.
-void AddRas(std::vector<Process>& processes, std::chrono::steady_clock::time_point begin) {
-  for (Process& process : processes) {
-    if (!RunsRas(process.pid)) continue;
-    const auto address = RasAddressOf(ReadFile(absl::StrCat("/proc/", process.pid, "/environ")));
-    const auto spent = std::chrono::steady_clock::now() - begin;
-    if (!address.has_value() || spent > kStacksTimeout - kRasTimeout - std::chrono::seconds(1))
-      return;
-    std::vector<std::string> lines = AskRas(*address, kRasTimeout);
-    if (lines.empty()) return;
-    lines.insert(lines.begin(),
-                 absl::StrCat(kRasTitle, address->host, ":", address->port, " on the whole job:"));
-    return Print(process, lines);
-  }
-}
-
 // The name is ddprun's own: a link in its place is not followed. An earlier run with the same id
 // and log folder may have left its stacks there, hence the time.
 void AppendTo(const std::string& file, const std::string& text) {
@@ -261,7 +242,6 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs("ddprun-stacks needs a PID and a FILE for each process; see --help\n", stderr);
     return 2;
   }
-  const auto begin = std::chrono::steady_clock::now();
   std::vector<Process> processes;
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
     processes.push_back({.pid = std::atoi(arguments[i].c_str()), .file = arguments[i + 1]});
@@ -278,7 +258,6 @@ int Main(const std::vector<std::string>& arguments) {
     Print(process, NativeStacks(process));
     dwfl_end(process.dwfl);
   }
-  AddRas(processes, begin);
   // A folder on a disk that hangs comes after everything else.
   for (const Process& process : processes) {
     if (!process.file.empty()) AppendTo(process.file, process.text);

@@ -145,10 +145,6 @@ inline constexpr std::size_t kStackLinesShownOfOthers = 4;
 inline constexpr std::size_t kStackRanksShown = 4;
 inline constexpr std::size_t kStackFramesShown = 5;
 inline constexpr std::size_t kStackLineShown = 120;
-// The answer of NCCL's RAS service, which itself waits for half of that time for ranks that do not
-// answer. It comes after the stacks, and is left out where it might end after kStacksTimeout.
-inline constexpr std::size_t kRasBytesMax = 256u << 10;
-inline constexpr std::chrono::seconds kRasTimeout{6};
 // A dump of PyTorch's flight recorder (2 000 entries with their frames have a few MB), how long a
 // worker that hangs has to write it (it looks once a second whether it is asked), and how often its
 // file is looked at.
@@ -309,8 +305,10 @@ inline constexpr std::chrono::milliseconds kProbeConnectTimeout{2500};
 inline constexpr std::chrono::seconds kProbeAnswerTimeout{2};
 // Questions to each node: enough for a median, done in a millisecond.
 inline constexpr int kProbeQuestions = 21;
-// Long enough for TCP to find its speed within a building, too short to disturb others.
-inline constexpr std::chrono::milliseconds kProbeSendTime{200};
+// Enough for TCP to find its speed within a building; a link of less than 0.5 Gbit/s is measured
+// for the time instead, and needs less.
+inline constexpr std::size_t kProbeBytes = 64u << 20;
+inline constexpr std::chrono::milliseconds kProbeSendTime{1000};
 inline constexpr std::size_t kProbeBlockBytes = 256u << 10;
 // Each node has few that connect to it, but for node 0, to which all do.
 inline constexpr std::size_t kProbeConnectionsMax = 16'384;

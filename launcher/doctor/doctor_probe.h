@@ -64,9 +64,6 @@ class ProbeServer {
   std::thread thread_;
 };
 
-// Enough for TCP to find its speed within a building.
-inline constexpr std::size_t kProbeBytes = 64u << 20;
-
 struct ProbePeer {
   int node = 0;
   std::string address;
@@ -81,7 +78,7 @@ class Probe {
   // `node`: this node.
   Probe(int node, const std::vector<ProbePeer>& peers);
 
-  // Sends kProbeBytes to that node, or for kProbeSendTime, if it was reached.
+  // Sends kProbeBytes to that node, for at most kProbeSendTime, if it was reached.
   void Send(int peer);
 
   const std::vector<PairFacts>& pairs() const { return pairs_; }

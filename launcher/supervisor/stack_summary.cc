@@ -24,19 +24,11 @@ std::string Shortened(const std::string& line) {
 
 StackSummary SummaryOf(const std::vector<std::string>& stack, std::size_t lines_max) {
   StackSummary summary;
-  std::size_t room = lines_max;
   std::size_t frames = 0;  // of the thread so far
-  bool is_of_thread = true;
   for (const std::string& line : stack) {
-    if (absl::StartsWith(line, kRasTitle)) {
-      is_of_thread = false;
-      room = kShownLinesMax;
-    }
-    const bool is_frame = is_of_thread && absl::StartsWith(line, "    ");
-    frames = is_frame ? frames + 1 : 0;
-    if (room > 0 && frames <= kStackFramesShown) {
+    frames = absl::StartsWith(line, "    ") ? frames + 1 : 0;
+    if (summary.lines.size() < lines_max && frames <= kStackFramesShown) {
       summary.lines.push_back(Shortened(line));
-      --room;
     } else {
       ++summary.left_out;
     }

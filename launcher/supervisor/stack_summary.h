@@ -9,9 +9,6 @@
 
 namespace ddprun {
 
-// Begins what NCCL says of the whole job, at the end of the lines of one of its processes.
-inline constexpr char kRasTitle[] = "  NCCL's RAS service at ";
-
 struct StackSummary {
   std::vector<std::string> lines;
   std::size_t left_out = 0;  // lines of the whole
@@ -19,8 +16,7 @@ struct StackSummary {
 
 // Of the lines that ddprun-stacks prints of one process: the threads of Python, then the process's
 // first thread, then the others, with the innermost kStackFramesShown frames of each. `lines_max`
-// is at least 1, and kShownLinesMax lines of NCCL's come on top. Of a line of more than
-// kStackLineShown bytes the middle is left out.
+// is at least 1. Of a line of more than kStackLineShown bytes the middle is left out.
 StackSummary SummaryOf(const std::vector<std::string>& stack, std::size_t lines_max);
 
 }  // namespace ddprun

@@ -38,16 +38,6 @@ TEST(StackSummary, HasTheFirstThreadsWithTheirInnermostFrames) {
   EXPECT_EQ(summary.left_out, stack.size() - summary.lines.size());
 }
 
-TEST(StackSummary, WhatNcclSaysOfTheJobIsShownToo) {
-  std::vector<std::string> stack = ThreadOf("thread 12", 20);
-  stack.push_back(std::string(kRasTitle) + "localhost:28028 on the whole job:");
-  for (int i = 0; i < 100; ++i) stack.push_back("    line " + std::to_string(i));
-  const StackSummary summary = SummaryOf(stack, 4);
-  EXPECT_EQ(summary.lines.size(), 4 + kShownLinesMax);
-  EXPECT_EQ(summary.lines[4], stack[21]);
-  EXPECT_EQ(summary.lines[5], "    line 0");
-}
-
 TEST(StackSummary, ALongLineKeepsBothEndsAndWholeCharacters) {
   const std::string line = "    #0 f<" + std::string(500, 'x') + "> (libtorch.so)";
   const std::string shown = SummaryOf({line}, 1).lines[0];
