@@ -35,19 +35,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DoctorReport, exit_code, text, j
 
 namespace {
 
+using std::chrono::milliseconds;
 using Json = nlohmann::json;
 
-// The library reports errors as exceptions, which are converted here.
-template <typename Value>
-absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
-  try {
-    return Json::parse(words).get<Value>();
-  } catch (const Json::exception&) {
-    return absl::InvalidArgumentError(std::string(what) +
-                                      " of another node cannot be read; install the same ddprun "
-                                      "on all nodes");
-  }
-}
+// The service's deadline lies this much behind the nodes' own.
+constexpr milliseconds kJoinSlack{2000};
 
 }  // namespace
 
@@ -64,31 +56,23 @@ std::string Encode(const std::vector<PairFacts>& pairs) { return JsonText(Json(p
 std::string Encode(const DoctorReport& report) {
   std::string words = JsonText(Json(report));
   if (words.size() <= kReportBytesMax) return words;
-  DoctorReport fewer = report;
-  fewer.json.clear();
-  return JsonText(Json(fewer));
+  return JsonText(Json(DoctorReport{report.exit_code, report.text, ""}));
 }
 
-absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words) {
-  return Parse<NodeFacts>(words, "what was found out");
+// The library reports errors as exceptions, which are converted here.
+template <typename Value>
+absl::StatusOr<Value> Parse(const std::string& words) {
+  try {
+    return Json::parse(words).get<Value>();
+  } catch (const Json::exception&) {
+    return absl::InvalidArgumentError(
+        "a message of another node cannot be read; install the same ddprun on all nodes");
+  }
 }
 
-absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words) {
-  return Parse<std::vector<PairFacts>>(words, "the measurements");
-}
-
-absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words) {
-  return Parse<DoctorReport>(words, "the report");
-}
-
-namespace {
-
-using std::chrono::milliseconds;
-
-// The service's deadline lies this much behind the nodes' own.
-constexpr milliseconds kJoinSlack{2000};
-
-}  // namespace
+template absl::StatusOr<NodeFacts> Parse<NodeFacts>(const std::string&);
+template absl::StatusOr<std::vector<PairFacts>> Parse<std::vector<PairFacts>>(const std::string&);
+template absl::StatusOr<DoctorReport> Parse<DoctorReport>(const std::string&);
 
 absl::StatusOr<std::unique_ptr<DoctorExchange>> DoctorExchange::Open(
     const Options& options, const NodeFacts& facts, const NodeId& node_id,
@@ -261,14 +245,6 @@ StoreResult DoctorExchange::Call(StoreOp op) {
 
 absl::Status DoctorExchange::Set(const std::string& key, const std::string& value) {
   return Call({.verb = StoreVerb::kSet, .keys = {key}, .values = {value}}).status;
-}
-
-absl::StatusOr<std::string> DoctorExchange::Get(const std::string& key, milliseconds timeout) {
-  StoreResult result =
-      Call({.verb = StoreVerb::kGet, .keys = {key}, .values = {}, .timeout = timeout});
-  if (!result.status.ok()) return result.status;
-  if (result.values.size() != 1) return absl::InternalError("the store gave no value");
-  return std::move(result.values.front());
 }
 
 void DoctorExchange::Meet(const std::string& name, milliseconds timeout) {

@@ -23,14 +23,6 @@
 
 namespace ddprun {
 
-// At most kFactsBytesMax bytes: an environment that does not fit is omitted.
-std::string Encode(const NodeFacts& facts);
-std::string Encode(const std::vector<PairFacts>& pairs);
-
-// INVALID_ARGUMENT: not valid; one sentence.
-absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words);
-absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words);
-
 // The result, which node 0 sends to all nodes.
 struct DoctorReport {
   int exit_code = 0;
@@ -38,9 +30,15 @@ struct DoctorReport {
   std::string json;  // empty if too large to send: only node 0 then has it
 };
 
-// At most kReportBytesMax bytes: JSON that does not fit is omitted.
+// As JSON. Facts have at most kFactsBytesMax bytes, a report kReportBytesMax: an environment or
+// JSON that does not fit is omitted.
+std::string Encode(const NodeFacts& facts);
+std::string Encode(const std::vector<PairFacts>& pairs);
 std::string Encode(const DoctorReport& report);
-absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words);
+
+// Of one of these types. INVALID_ARGUMENT: one sentence.
+template <typename Value>
+absl::StatusOr<Value> Parse(const std::string& words);
 
 // The id of the checkup's own run, so that it never touches the run of the same name.
 std::string DoctorRunId(const Options& options);
@@ -65,8 +63,14 @@ class DoctorExchange {
   int count() const { return start_.node_count; }
 
   absl::Status Set(const std::string& key, const std::string& value);
-  // Waits until another node has set the key. DEADLINE_EXCEEDED, UNAVAILABLE.
-  absl::StatusOr<std::string> Get(const std::string& key, std::chrono::milliseconds timeout);
+  // Waits until another node has set the key. DEADLINE_EXCEEDED, UNAVAILABLE, and those of Parse().
+  template <typename Value>
+  absl::StatusOr<Value> Get(const std::string& key, std::chrono::milliseconds timeout) {
+    const StoreResult result =
+        Call({.verb = StoreVerb::kGet, .keys = {key}, .values = {}, .timeout = timeout});
+    if (!result.status.ok()) return result.status;
+    return Parse<Value>(result.values.empty() ? "" : result.values.front().text());
+  }
   // A barrier: returns when all nodes have called it, or at the timeout.
   void Meet(const std::string& name, std::chrono::milliseconds timeout);
 

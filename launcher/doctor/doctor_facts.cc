@@ -38,23 +38,20 @@ constexpr int kCapSysPtrace = 19;
 // "No limit" in cgroups v1 is a number close to the largest one.
 constexpr std::int64_t kNoLimitMin = std::int64_t{1} << 60;
 
-std::int64_t SoftLimit(rlimit limit) {
-  return limit.rlim_cur == RLIM_INFINITY ? kNoNumber : static_cast<std::int64_t>(limit.rlim_cur);
-}
-
-std::int64_t HardLimit(rlimit limit) {
-  return limit.rlim_max == RLIM_INFINITY ? kNoNumber : static_cast<std::int64_t>(limit.rlim_max);
+std::int64_t NumberOf(rlim_t limit) {
+  return limit == RLIM_INFINITY ? kNoNumber : static_cast<std::int64_t>(limit);
 }
 
 void CollectLimits(NodeFacts& facts) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    facts.nofile = SoftLimit(limit);
-    facts.nofile_hard = HardLimit(limit);
+    facts.nofile = NumberOf(limit.rlim_cur);
+    facts.nofile_hard = NumberOf(limit.rlim_max);
   }
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) facts.memlock = SoftLimit(limit);
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) facts.memlock = NumberOf(limit.rlim_cur);
   // The kernel does not apply it to root.
-  if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0) facts.processes = SoftLimit(limit);
+  if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0)
+    facts.processes = NumberOf(limit.rlim_cur);
   if (getrlimit(RLIMIT_CORE, &limit) == 0) facts.core_files = limit.rlim_cur != 0;
   std::error_code error;
   facts.rdma = !std::filesystem::is_empty("/sys/class/infiniband", error) && !error;

@@ -67,9 +67,8 @@ std::string WhoIsMissing(const Checkup& checkup) {
     return absl::StrCat(missing, " of ", checkup.nodes_wanted,
                         " hosts take no part; see the messages of ddprun above");
   }
-  const std::string who = checkup.numbered
-                              ? NodesInWords(Missing(checkup))
-                              : absl::StrCat(missing, missing == 1 ? " node" : " nodes");
+  const std::string who =
+      checkup.numbered ? NodesInWords(Missing(checkup)) : Counted(missing, "node");
   return absl::StrCat(who, " of ", checkup.nodes_wanted, " did not come within ",
                       Seconds(checkup.timeout),
                       ": run ddprun doctor there at the same time, with the same flags",
@@ -83,20 +82,18 @@ std::string WhoIsMissing(const Checkup& checkup) {
 void DiagnoseMeeting(const Checkup& checkup, Findings& findings) {
   const int came = static_cast<int>(checkup.nodes.size());
   if (!checkup.rendezvous_error.empty()) {
-    findings.Fail("nodes", {}, "the other nodes were not met: ", checkup.rendezvous_error,
-                  ". What follows concerns this node alone");
+    findings.Add("nodes", {},
+                 Fail("the other nodes were not met: ", checkup.rendezvous_error,
+                      ". What follows concerns this node alone"));
   } else if (came < checkup.nodes_wanted) {
-    findings.Fail("nodes", {}, WhoIsMissing(checkup));
+    findings.Add("nodes", {}, Fail(WhoIsMissing(checkup)));
   } else if (checkup.nodes_wanted > 1) {
-    findings.Ok("nodes", {}, "all ", came, " came");
+    findings.Add("nodes", {}, Ok("all ", came, " came"));
   }
-  for (const std::string& silence : checkup.silences) findings.Fail("nodes", {}, silence);
+  for (const std::string& silence : checkup.silences) findings.Add("nodes", {}, Fail(silence));
   for (const NodeFacts& node : checkup.nodes) {
-    if (!node.secret_error.empty()) {
-      findings.Fail("secret", {node.node}, node.secret_error);
-    } else if (!node.secret.empty()) {
-      findings.Ok("secret", {node.node}, node.secret);
-    }
+    findings.Add("secret", {node.node},
+                 node.secret_error.empty() ? Ok(node.secret) : Fail(node.secret_error));
   }
 }
 
@@ -118,6 +115,10 @@ int ExitCodeOf(const std::vector<Finding>& findings) {
 
 std::string NodesInWords(const std::vector<int>& nodes) {
   return absl::StrCat(nodes.size() == 1 ? "node " : "nodes ", RangesText(nodes));
+}
+
+std::string Counted(int count, const char* what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
 std::string BytesInWords(std::int64_t bytes) {

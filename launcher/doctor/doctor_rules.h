@@ -129,25 +129,31 @@ struct Finding {
   bool operator==(const Finding&) const = default;
 };
 
-// The findings so far. `parts`: of the text, as absl::StrCat() takes them.
+// What a check says, as a function of the facts. The parts are those of absl::StrCat().
+struct Judgement {
+  Health health = Health::kOk;
+  std::string text;  // empty: nothing is known
+};
+
+template <typename... Parts>
+Judgement Ok(const Parts&... parts) {
+  return {Health::kOk, absl::StrCat(parts...)};
+}
+template <typename... Parts>
+Judgement Warn(const Parts&... parts) {
+  return {Health::kWarning, absl::StrCat(parts...)};
+}
+template <typename... Parts>
+Judgement Fail(const Parts&... parts) {
+  return {Health::kFail, absl::StrCat(parts...)};
+}
+
 struct Findings {
   std::vector<Finding> list;
 
-  template <typename... Parts>
-  void Add(const char* check, Health health, std::vector<int> nodes, const Parts&... parts) {
-    list.push_back({check, health, std::move(nodes), absl::StrCat(parts...)});
-  }
-  template <typename... Parts>
-  void Ok(const char* check, std::vector<int> nodes, const Parts&... parts) {
-    Add(check, Health::kOk, std::move(nodes), parts...);
-  }
-  template <typename... Parts>
-  void Warn(const char* check, std::vector<int> nodes, const Parts&... parts) {
-    Add(check, Health::kWarning, std::move(nodes), parts...);
-  }
-  template <typename... Parts>
-  void Fail(const char* check, std::vector<int> nodes, const Parts&... parts) {
-    Add(check, Health::kFail, std::move(nodes), parts...);
+  void Add(const char* check, std::vector<int> nodes, Judgement judgement) {
+    if (judgement.text.empty()) return;
+    list.push_back({check, judgement.health, std::move(nodes), std::move(judgement.text)});
   }
 };
 
@@ -166,6 +172,9 @@ int ExitCodeOf(const std::vector<Finding>& findings);
 
 // "node 3", "nodes 0-3,7".
 std::string NodesInWords(const std::vector<int>& nodes);
+
+// "1 GPU", "2 GPUs".
+std::string Counted(int count, const char* what);
 
 // "16 MiB", "3.5 GiB".
 std::string BytesInWords(std::int64_t bytes);

@@ -18,9 +18,13 @@ constexpr std::size_t kNamesShown = 12;
 constexpr std::size_t kValueShown = 60;
 constexpr char kInstallOne[] = "install one version on all nodes";
 
+using Names = std::map<std::string, std::string>;
+
 struct Group {
   std::string value;
   std::vector<int> nodes;
+
+  bool is_hashed() const { return absl::StartsWith(value, absl::string_view(&kHashMark, 1)); }
 };
 using Groups = std::vector<Group>;
 
@@ -41,6 +45,23 @@ Groups Sort(const std::vector<NodeFacts>& nodes,
   return groups;
 }
 
+// By each name that a node has. A name without a value has `no_value`.
+std::map<std::string, Groups> SortAll(const std::vector<NodeFacts>& nodes, Names NodeFacts::*names,
+                                      const std::string& no_value) {
+  std::map<std::string, Groups> sorted;
+  for (const NodeFacts& has : nodes) {
+    for (const auto& entry : has.*names) {
+      if (sorted.contains(entry.first)) continue;
+      sorted[entry.first] = Sort(nodes, [&](const NodeFacts& node) {
+        const auto it = (node.*names).find(entry.first);
+        if (it == (node.*names).end()) return std::string();
+        return it->second.empty() ? no_value : it->second;
+      });
+    }
+  }
+  return sorted;
+}
+
 std::vector<int> AllNodes(const Checkup& checkup) {
   std::vector<int> nodes;
   for (const NodeFacts& node : checkup.nodes) nodes.push_back(node.node);
@@ -48,15 +69,13 @@ std::vector<int> AllNodes(const Checkup& checkup) {
 }
 
 // "2.27 on nodes 0-1, none on node 2".
-std::string InWords(const Groups& values, const char* nothing) {
-  std::vector<std::string> parts;
-  for (const auto& [value, nodes] : values) {
-    std::string shown = value.empty() ? nothing : value;
-    if (!value.empty() && value.front() == kHashMark) shown = "a value";
+std::string InWords(const Groups& groups, const char* nothing) {
+  return absl::StrJoin(groups, ", ", [&](std::string* text, const Group& group) {
+    std::string shown = group.value.empty() ? nothing : group.value;
+    if (group.is_hashed()) shown = "a value";
     if (shown.size() > kValueShown) shown = absl::StrCat(shown.substr(0, kValueShown), "...");
-    parts.push_back(absl::StrCat(shown, " on ", NodesInWords(nodes)));
-  }
-  return absl::StrJoin(parts, ", ");
+    absl::StrAppend(text, shown, " on ", NodesInWords(group.nodes));
+  });
 }
 
 // What should have one value on all nodes.
@@ -82,38 +101,28 @@ const Comparison kComparisons[] = {
      Health::kWarning, "each step takes as long as the slowest worker's", false},
 };
 
-void CheckSame(const Checkup& checkup, const Comparison& comparison, const Groups& values,
-               Findings& findings) {
+Judgement Judge(const Comparison& comparison, const Groups& values) {
   if (values.size() > 1) {
-    findings.Add(comparison.check, comparison.health, AllNodes(checkup), comparison.what,
-                 " differs: ", InWords(values, "none"), "; ", comparison.advice);
-  } else if (comparison.shows_equal && !values.front().value.empty()) {
-    findings.Ok(comparison.check, AllNodes(checkup), comparison.what, " ", values.front().value);
+    return {comparison.health, absl::StrCat(comparison.what, " differs: ", InWords(values, "none"),
+                                            "; ", comparison.advice)};
   }
+  if (!comparison.shows_equal || values.front().value.empty()) return {};
+  return Ok(comparison.what, " ", values.front().value);
 }
 
-void CheckMaps(const Checkup& checkup, const char* check,
-               const std::map<std::string, std::string> NodeFacts::*member, Findings& findings) {
-  std::set<std::string> names;
-  std::vector<NodeFacts> nodes;
-  for (const NodeFacts& node : checkup.nodes) {
-    for (const auto& entry : node.*member) names.insert(entry.first);
-    // A node without --python has no packages to compare.
-    if (check != std::string("python") || !(node.*member).empty()) nodes.push_back(node);
-  }
-  for (const std::string& name : names) {
-    const Groups values = Sort(nodes, [&](const NodeFacts& node) {
-      const auto it = (node.*member).find(name);
-      return it == (node.*member).end() ? std::string() : it->second;
-    });
+void CheckVersions(const Checkup& checkup, const char* check, const std::vector<NodeFacts>& nodes,
+                   Names NodeFacts::*names, Findings& findings) {
+  for (const auto& [name, values] : SortAll(nodes, names, "")) {
     // NCCL itself rejects a communicator of several versions.
     const bool nccl = absl::StrContains(absl::AsciiStrToLower(name), "nccl");
-    CheckSame(
-        checkup,
-        {check, name, nullptr, nccl ? Health::kFail : Health::kWarning,
-         nccl ? "NCCL refuses to work with itself in other versions; install one" : kInstallOne,
-         true},
-        values, findings);
+    const Comparison comparison = {
+        check,
+        name,
+        nullptr,
+        nccl ? Health::kFail : Health::kWarning,
+        nccl ? "NCCL refuses to work with itself in other versions; install one" : kInstallOne,
+        true};
+    findings.Add(check, AllNodes(checkup), Judge(comparison, values));
   }
 }
 
@@ -124,75 +133,63 @@ bool ConcernsWorkers(const std::string& name) {
 
 void CheckEnvironment(const Checkup& checkup, Findings& findings) {
   if (checkup.nodes.size() < 2) return;
-  std::set<std::string> names;
-  for (const NodeFacts& node : checkup.nodes) {
-    for (const auto& entry : node.environment) names.insert(entry.first);
-  }
+  const std::vector<int> all = AllNodes(checkup);
   std::vector<std::string> others;
   bool same = true;
-  for (const std::string& name : names) {
-    const Groups values = Sort(checkup.nodes, [&](const NodeFacts& node) {
-      const auto it = node.environment.find(name);
-      // An empty value differs from an unset variable.
-      if (it == node.environment.end()) return std::string();
-      return it->second.empty() ? std::string("''") : it->second;
-    });
+  // An empty value differs from an unset variable.
+  for (const auto& [name, values] : SortAll(checkup.nodes, &NodeFacts::environment, "''")) {
     if (values.size() == 1) continue;
     same = false;
     if (!ConcernsWorkers(name)) {
       others.push_back(name);
-      continue;
+    } else if (std::any_of(values.begin(), values.end(),
+                           [](const Group& group) { return group.is_hashed(); })) {
+      findings.Add("environment", all,
+                   Warn(name, " differs; set it alike on all nodes, or use -x with -H"));
+    } else {
+      findings.Add("environment", all,
+                   Warn(name, " differs: ", InWords(values, "not set"),
+                        "; set it alike on all nodes unless that is meant"));
     }
-    const bool secret = std::any_of(values.begin(), values.end(), [](const auto& entry) {
-      return !entry.value.empty() && entry.value.front() == kHashMark;
-    });
-    findings.Warn("environment", AllNodes(checkup),
-                  secret
-                      ? absl::StrCat(name, " differs; set it alike on all nodes, or use -x with -H")
-                      : absl::StrCat(name, " differs: ", InWords(values, "not set"),
-                                     "; set it alike on all nodes unless that is meant"));
   }
-  if (!others.empty()) {
-    const std::size_t shown = std::min(others.size(), kNamesShown);
-    std::string text = absl::StrCat(
-        "also differ: ",
-        absl::StrJoin(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-    if (others.size() > shown) absl::StrAppend(&text, " and ", others.size() - shown, " more");
-    findings.Ok("environment", AllNodes(checkup), text);
-  } else if (same) {
-    findings.Ok("environment", AllNodes(checkup), "the same on all nodes");
-  }
+  if (same) findings.Add("environment", all, Ok("the same on all nodes"));
+  if (others.empty()) return;
+  const std::size_t more = others.size() - std::min(others.size(), kNamesShown);
+  others.resize(others.size() - more);
+  findings.Add("environment", all,
+               Ok("also differ: ", absl::StrJoin(others, ", "),
+                  more > 0 ? absl::StrCat(" and ", more, " more") : ""));
+}
+
+void CheckFolder(const Checkup& checkup, Findings& findings) {
+  if (checkup.nodes.size() < 2) return;
+  const Groups folders = Sort(checkup.nodes, [](const NodeFacts& node) { return node.folder; });
+  findings.Add("folder", AllNodes(checkup),
+               folders.size() == 1 ? Ok(folders.front().value)
+                                   : Warn("the working folder differs: ", InWords(folders, "none"),
+                                          "; relative paths mean other files there"));
 }
 
 void CheckProgram(const Checkup& checkup, Findings& findings) {
-  if (checkup.nodes.size() > 1) {
-    const Groups folders = Sort(checkup.nodes, [](const NodeFacts& node) { return node.folder; });
-    const Health health = folders.size() > 1 ? Health::kWarning : Health::kOk;
-    findings.Add("folder", health, AllNodes(checkup),
-                 folders.size() > 1
-                     ? absl::StrCat("the working folder differs: ", InWords(folders, "none"),
-                                    "; relative paths mean other files there")
-                     : folders.front().value);
-  }
   bool found = true;
   for (const NodeFacts& node : checkup.nodes) {
-    if (node.program_error.empty()) continue;
-    found = false;
-    findings.Fail("program", {node.node}, node.program_error);
+    found = found && node.program_error.empty();
+    findings.Add("program", {node.node}, Fail(node.program_error));
   }
-  if (!found || checkup.nodes.empty() || checkup.nodes.front().program.empty()) return;
+  const std::string& program = checkup.nodes.front().program;
+  if (!found || program.empty()) return;
   const Groups hashes =
       Sort(checkup.nodes, [](const NodeFacts& node) { return node.program_hash; });
   if (hashes.size() == 1) {
-    findings.Ok("program", AllNodes(checkup), checkup.nodes.front().program,
-                checkup.nodes.size() > 1 ? ", the same file everywhere" : "");
-    return;
+    return findings.Add("program", AllNodes(checkup),
+                        Ok(program, checkup.nodes.size() > 1 ? ", the same file everywhere" : ""));
   }
-  std::vector<std::string> groups;
-  for (const auto& entry : hashes) groups.push_back(NodesInWords(entry.nodes));
-  findings.Fail("program", AllNodes(checkup), checkup.nodes.front().program, " is another file on ",
-                absl::StrJoin(groups, ", on "),
-                "; copy one to all nodes, or start it from a shared folder");
+  const auto nodes = [](std::string* text, const Group& group) {
+    absl::StrAppend(text, NodesInWords(group.nodes));
+  };
+  findings.Add("program", AllNodes(checkup),
+               Fail(program, " is another file on ", absl::StrJoin(hashes, ", on ", nodes),
+                    "; copy one to all nodes, or start it from a shared folder"));
 }
 
 }  // namespace
@@ -206,11 +203,17 @@ bool ConfiguresLibraries(absl::string_view name) {
 
 void DiagnoseDifferences(const Checkup& checkup, Findings& findings) {
   if (checkup.nodes.empty()) return;
-  for (const Comparison& comparison : kComparisons)
-    CheckSame(checkup, comparison, Sort(checkup.nodes, comparison.value_of), findings);
-  CheckMaps(checkup, "libraries", &NodeFacts::libraries, findings);
-  CheckMaps(checkup, "python", &NodeFacts::packages, findings);
+  for (const Comparison& comparison : kComparisons) {
+    findings.Add(comparison.check, AllNodes(checkup),
+                 Judge(comparison, Sort(checkup.nodes, comparison.value_of)));
+  }
+  CheckVersions(checkup, "libraries", checkup.nodes, &NodeFacts::libraries, findings);
+  // A node without --python has no packages to compare.
+  std::vector<NodeFacts> asked = checkup.nodes;
+  std::erase_if(asked, [](const NodeFacts& node) { return node.packages.empty(); });
+  CheckVersions(checkup, "python", asked, &NodeFacts::packages, findings);
   CheckEnvironment(checkup, findings);
+  CheckFolder(checkup, findings);
   CheckProgram(checkup, findings);
 }
 

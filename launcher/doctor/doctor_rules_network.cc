@@ -46,111 +46,114 @@ std::string UpInterfaces(const NodeFacts& node) {
 }
 
 // The user's variable, if no interface matches it or the one towards node 0 does not.
-void CheckVariable(const NodeFacts& node, const char* name, const std::string& value,
-                   bool (*allows)(const std::string&, const std::string&), Findings& findings) {
-  if (value.empty() || value == "nccl.conf") return;
+Judgement Variable(const NodeFacts& node, const char* name, const std::string& value,
+                   bool (*allows)(const std::string&, const std::string&)) {
+  if (value.empty() || value == "nccl.conf") return {};
   const bool any =
       std::any_of(node.interfaces.begin(), node.interfaces.end(),
                   [&](const InterfaceFacts& one) { return one.up && allows(value, one.name); });
   if (!any) {
-    findings.Fail("address", {node.node}, name, "=", value, " is no interface that is up here (",
-                  UpInterfaces(node), "); unset it, and ddprun names the right one");
-  } else if (!node.interface.empty() && !allows(value, node.interface)) {
-    findings.Warn("address", {node.node}, name, "=", value, " is another interface than ",
-                  node.interface,
-                  ", over which node 0 is reached; unset it unless that is "
-                  "meant");
+    return Fail(name, "=", value, " is no interface that is up here (", UpInterfaces(node),
+                "); unset it, and ddprun names the right one");
   }
+  if (node.interface.empty() || allows(value, node.interface)) return {};
+  return Warn(name, "=", value, " is another interface than ", node.interface,
+              ", over which node 0 is reached; unset it unless that is meant");
 }
 
-void CheckName(const NodeFacts& node, bool several, Findings& findings) {
-  if (several && !node.master_addr.empty() && node.hosts_service &&
-      IsLoopback(node.master_resolved) && !IsLoopback(node.master_addr)) {
-    findings.Warn("address", {node.node}, "--master-addr ", node.master_addr, " is ",
-                  node.master_resolved,
-                  " here (an entry of /etc/hosts, as Debian makes it), so the service listens "
-                  "on all interfaces; give the address instead of the name to choose one");
-  }
-  if (node.name_seconds > kNameSecondsMax) {
-    findings.Warn("address", {node.node},
-                  absl::StrFormat("to resolve the own name %s takes %.0f s; put it into "
-                                  "/etc/hosts, or mend /etc/resolv.conf",
-                                  node.host, std::ceil(node.name_seconds)));
-  }
-  // If the interface is known, workers get its name and do not resolve the host's.
-  if (several && node.interface.empty() &&
-      (node.name_address.empty() || IsLoopback(node.name_address))) {
-    findings.Warn("address", {node.node}, "no interface has the address ", node.address,
-                  ", so Gloo takes that of the name ", node.host, ", which is ",
-                  node.name_address.empty() ? "none" : node.name_address,
-                  "; set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, of ", UpInterfaces(node));
-  }
+Judgement MasterName(const NodeFacts& node) {
+  if (node.master_addr.empty() || !node.hosts_service || !IsLoopback(node.master_resolved) ||
+      IsLoopback(node.master_addr))
+    return {};
+  return Warn("--master-addr ", node.master_addr, " is ", node.master_resolved,
+              " here (an entry of /etc/hosts, as Debian makes it), so the service listens on all "
+              "interfaces; give the address instead of the name to choose one");
+}
+
+Judgement OwnName(const NodeFacts& node) {
+  if (node.name_seconds <= kNameSecondsMax) return {};
+  return Warn("to resolve the own name ", node.host, " takes ",
+              absl::StrFormat("%.0f s", std::ceil(node.name_seconds)),
+              "; put it into /etc/hosts, or mend /etc/resolv.conf");
+}
+
+// If the interface is known, workers get its name and do not resolve the host's.
+Judgement AddressOfName(const NodeFacts& node) {
+  if (!node.interface.empty() || !(node.name_address.empty() || IsLoopback(node.name_address)))
+    return {};
+  return Warn("no interface has the address ", node.address, ", so Gloo takes that of the name ",
+              node.host, ", which is ", node.name_address.empty() ? "none" : node.name_address,
+              "; set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, of ", UpInterfaces(node));
+}
+
+Judgement DefaultRoutes(const NodeFacts& node) {
+  if (node.default_routes <= 1) return {};
+  return Warn(node.default_routes,
+              " default routes have the same metric, so the choice is arbitrary; give one of them "
+              "a higher metric (ip route)");
+}
+
+Judgement Bridge(const NodeFacts& node) {
+  if (!IsVirtual(node.interface)) return {};
+  return Warn("node 0 is reached over ", node.interface,
+              ", a bridge for containers or virtual machines; give a --master-addr of the network "
+              "between the hosts");
+}
+
+Judgement SoundAddress(const NodeFacts& node) {
+  if (node.interface.empty())
+    return Ok("no interface has the address ", node.address, "; workers choose one by themselves");
+  const auto given = [&](const char* name, const char* equals, const std::string& value) {
+    return value.empty() ? absl::StrCat(name, equals, node.interface) : absl::StrCat("your ", name);
+  };
+  return Ok(node.interface, " leads to the others; workers get ",
+            given("NCCL_SOCKET_IFNAME", "==", node.nccl_socket_ifname), ", ",
+            given("GLOO_SOCKET_IFNAME", "=", node.gloo_socket_ifname),
+            node.interface_ipv6 ? " (IPv6)" : "");
 }
 
 void CheckAddress(const NodeFacts& node, bool several, Findings& findings) {
   const std::size_t before = findings.list.size();
-  CheckName(node, several, findings);
-  CheckVariable(node, "NCCL_SOCKET_IFNAME", node.nccl_socket_ifname, NcclAllows, findings);
-  CheckVariable(node, "GLOO_SOCKET_IFNAME", node.gloo_socket_ifname, GlooNames, findings);
-  if (node.default_routes > 1) {
-    findings.Warn("address", {node.node}, node.default_routes,
-                  " default routes have the same metric, so the choice is arbitrary; give one of "
-                  "them a higher metric (ip route)");
-  }
-  if (several && IsVirtual(node.interface)) {
-    findings.Warn("address", {node.node}, "node 0 is reached over ", node.interface,
-                  ", a bridge for containers or virtual machines; give a "
-                  "--master-addr of the network between the hosts");
-  }
-  if (findings.list.size() > before || !several) return;
-  std::string text = node.interface.empty()
-                         ? absl::StrCat("no interface has the address ", node.address,
-                                        "; workers choose one by themselves")
-                         : absl::StrCat(node.interface, " leads to the others; workers get ");
-  if (!node.interface.empty()) {
-    absl::StrAppend(
-        &text,
-        node.nccl_socket_ifname.empty() ? absl::StrCat("NCCL_SOCKET_IFNAME==", node.interface)
-                                        : "your NCCL_SOCKET_IFNAME",
-        ", ",
-        node.gloo_socket_ifname.empty() ? absl::StrCat("GLOO_SOCKET_IFNAME=", node.interface)
-                                        : "your GLOO_SOCKET_IFNAME");
-    if (node.interface_ipv6) absl::StrAppend(&text, " (IPv6)");
-  }
-  findings.Ok("address", {node.node}, text);
+  const auto add = [&](Judgement judgement) {
+    findings.Add("address", {node.node}, std::move(judgement));
+  };
+  if (several) add(MasterName(node));
+  add(OwnName(node));
+  if (several) add(AddressOfName(node));
+  add(Variable(node, "NCCL_SOCKET_IFNAME", node.nccl_socket_ifname, NcclAllows));
+  add(Variable(node, "GLOO_SOCKET_IFNAME", node.gloo_socket_ifname, GlooNames));
+  add(DefaultRoutes(node));
+  if (several) add(Bridge(node));
+  if (several && findings.list.size() == before) add(SoundAddress(node));
 }
 
 void CheckMtu(const Checkup& checkup, Findings& findings) {
   std::map<int, std::vector<int>> nodes_by_mtu;
+  std::vector<int> all;
   for (const NodeFacts& node : checkup.nodes) {
     for (const InterfaceFacts& one : node.interfaces) {
-      if (one.name == node.interface) nodes_by_mtu[one.mtu].push_back(node.node);
+      if (one.name != node.interface) continue;
+      nodes_by_mtu[one.mtu].push_back(node.node);
+      all.push_back(node.node);
     }
   }
   if (nodes_by_mtu.empty()) return;
-  if (nodes_by_mtu.size() == 1) {
-    findings.Ok("mtu", nodes_by_mtu.begin()->second, nodes_by_mtu.begin()->first);
-    return;
-  }
-  std::vector<std::string> parts;
-  std::vector<int> all;
-  for (auto& [mtu, nodes] : nodes_by_mtu) {
-    parts.push_back(absl::StrCat(mtu, " on ", NodesInWords(nodes)));
-    all.insert(all.end(), nodes.begin(), nodes.end());
-  }
-  findings.Warn("mtu", all, absl::StrJoin(parts, ", "),
-                ": large packets may be lost without a word, and a run hangs in "
-                "its first collective; set one MTU (ip link set dev IF mtu N)");
+  if (nodes_by_mtu.size() == 1) return findings.Add("mtu", all, Ok(nodes_by_mtu.begin()->first));
+  const auto entry = [](std::string* text, const auto& one) {
+    absl::StrAppend(text, one.first, " on ", NodesInWords(one.second));
+  };
+  findings.Add("mtu", all,
+               Warn(absl::StrJoin(nodes_by_mtu, ", ", entry),
+                    ": large packets may be lost without a word, and a run hangs in its first "
+                    "collective; set one MTU (ip link set dev IF mtu N)"));
 }
 
-void CheckServicePort(const NodeFacts& node, Findings& findings) {
-  if (node.service_port == 0 || !node.hosts_service) return;
-  if (node.service_port_holder.empty()) {
-    findings.Ok("port", {node.node}, "the service can listen at port ", node.service_port);
-    return;
-  }
-  findings.Fail("port", {node.node}, "--master-port ", node.service_port, " is in use by ",
-                node.service_port_holder, "; end that, or give another --master-port on all nodes");
+Judgement ServicePort(const NodeFacts& node) {
+  if (node.service_port == 0 || !node.hosts_service) return {};
+  if (node.service_port_holder.empty())
+    return Ok("the service can listen at port ", node.service_port);
+  return Fail("--master-port ", node.service_port, " is in use by ", node.service_port_holder,
+              "; end that, or give another --master-port on all nodes");
 }
 
 std::string Time(double seconds) {
@@ -179,19 +182,20 @@ void CheckConnections(const Checkup& checkup, Findings& findings) {
     if (!node.ephemeral_ports.empty()) ports = absl::StrCat(" (", node.ephemeral_ports, ")");
   }
   for (auto& [what, from] : failures) {
-    std::sort(from.begin(), from.end());
-    findings.Fail("connections", from, "no way to node ", what.second, ": ", what.first,
-                  "; NCCL and Gloo connect nodes at any port: let TCP through between them", ports);
+    findings.Add(
+        "connections", from,
+        Fail("no way to node ", what.second, ": ", what.first,
+             "; NCCL and Gloo connect nodes at any port: let TCP through between them", ports));
   }
   if (rtts.empty()) return;
-  const double median = Median(rtts);
   const double worst = *std::max_element(rtts.begin(), rtts.end());
-  findings.Add("connections", worst > kRttSecondsMax ? Health::kWarning : Health::kOk, {},
-               rtts.size(), " of ", checkup.pairs.size(), " ways work, round trip ", Time(median),
-               ", at most ", Time(worst),
-               worst > kRttSecondsMax
-                   ? ": far for nodes that train together; are they in one network?"
-                   : "");
+  const std::string times =
+      absl::StrCat(rtts.size(), " of ", checkup.pairs.size(), " ways work, round trip ",
+                   Time(Median(rtts)), ", at most ", Time(worst));
+  findings.Add("connections", {},
+               worst <= kRttSecondsMax
+                   ? Ok(times)
+                   : Warn(times, ": far for nodes that train together; are they in one network?"));
 }
 
 std::string Rate(double bytes) {
@@ -199,7 +203,7 @@ std::string Rate(double bytes) {
                      : absl::StrFormat("%.1f GB/s", bytes / 1e9);
 }
 
-void CheckBandwidth(const Checkup& checkup, Findings& findings) {
+Judgement Bandwidth(const Checkup& checkup) {
   std::vector<double> rates;
   const PairFacts* slowest = nullptr;
   for (const PairFacts& pair : checkup.pairs) {
@@ -207,47 +211,44 @@ void CheckBandwidth(const Checkup& checkup, Findings& findings) {
     rates.push_back(pair.bytes_per_second);
     if (slowest == nullptr || pair.bytes_per_second < slowest->bytes_per_second) slowest = &pair;
   }
-  if (slowest == nullptr) return;
-  const double median = Median(rates);
-  const std::string link = absl::StrCat("node ", slowest->from, " to node ", slowest->to);
-  if (slowest->bytes_per_second < kBytesPerSecondMin) {
-    findings.Warn("bandwidth", {}, link, ": ", Rate(slowest->bytes_per_second),
-                  ", less than a wired network has; is it the right interface "
-                  "(see address), a tunnel, a link at 100 Mbit/s (ethtool)?");
-  } else if (slowest->bytes_per_second < kSlowLinkShare * median) {
-    findings.Warn("bandwidth", {}, link, ": ", Rate(slowest->bytes_per_second), ", others have ",
-                  Rate(median),
-                  "; each step waits for it: look at that link (ethtool, its "
-                  "switch port), or leave the node out");
-  } else {
-    findings.Ok("bandwidth", {},
-                "over one TCP connection, all at once: ", Rate(slowest->bytes_per_second),
-                " or more");
+  if (slowest == nullptr) return {};
+  const double least = slowest->bytes_per_second;
+  const std::string link =
+      absl::StrCat("node ", slowest->from, " to node ", slowest->to, ": ", Rate(least));
+  if (least < kBytesPerSecondMin) {
+    return Warn(link,
+                ", less than a wired network has; is it the right interface (see address), a "
+                "tunnel, a link at 100 Mbit/s (ethtool)?");
   }
+  if (const double median = Median(rates); least < kSlowLinkShare * median) {
+    return Warn(link, ", others have ", Rate(median),
+                "; each step waits for it: look at that link (ethtool, its switch port), or leave "
+                "the node out");
+  }
+  return Ok("over one TCP connection, all at once: ", Rate(least), " or more");
 }
 
 void CheckClocks(const Checkup& checkup, Findings& findings) {
   if (checkup.nodes.empty()) return;
   const int reference = checkup.nodes.front().node;  // 0, if it came
-  double worst = 0;
+  double worst = -1;
   double uncertainty = 0;
-  bool measured = false;
   for (const PairFacts& pair : checkup.pairs) {
     if (!pair.error.empty() || pair.to != reference) continue;
-    measured = true;
     worst = std::max(worst, std::abs(pair.skew_seconds));
     uncertainty = std::max(uncertainty, pair.skew_uncertainty);
     if (std::abs(pair.skew_seconds) <= kSkewSecondsMax + pair.skew_uncertainty) continue;
-    findings.Warn(
-        "clock", {pair.from},
-        absl::StrFormat("%.1f s %s node %d (+- %s): a run does not mind, but logs and events of "
-                        "the nodes cannot be put in order; start chrony or timesyncd",
-                        std::abs(pair.skew_seconds), pair.skew_seconds > 0 ? "behind" : "ahead of",
-                        reference, Time(pair.skew_uncertainty)));
+    findings.Add("clock", {pair.from},
+                 Warn(absl::StrFormat("%.1f s ", std::abs(pair.skew_seconds)),
+                      pair.skew_seconds > 0 ? "behind" : "ahead of", " node ", reference, " (+- ",
+                      Time(pair.skew_uncertainty),
+                      "): a run does not mind, but logs and events of the nodes cannot be put in "
+                      "order; start chrony or timesyncd"));
   }
-  if (!measured || worst > kSkewSecondsMax) return;
-  findings.Ok("clock", {}, "at most ", Time(worst), " from node ", reference, " (+- ",
-              Time(uncertainty), ")");
+  if (worst < 0 || worst > kSkewSecondsMax) return;
+  findings.Add(
+      "clock", {},
+      Ok("at most ", Time(worst), " from node ", reference, " (+- ", Time(uncertainty), ")"));
 }
 
 }  // namespace
@@ -256,11 +257,11 @@ void DiagnoseNetwork(const Checkup& checkup, Findings& findings) {
   const bool several = checkup.nodes_wanted > 1;
   for (const NodeFacts& node : checkup.nodes) {
     CheckAddress(node, several, findings);
-    CheckServicePort(node, findings);
+    findings.Add("port", {node.node}, ServicePort(node));
   }
   if (several) CheckMtu(checkup, findings);
   CheckConnections(checkup, findings);
-  CheckBandwidth(checkup, findings);
+  findings.Add("bandwidth", {}, Bandwidth(checkup));
   CheckClocks(checkup, findings);
 }
 

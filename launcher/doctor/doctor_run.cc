@@ -165,10 +165,7 @@ class Doctor {
 
   absl::StatusOr<NodeFacts> FactsOf(int index) {
     if (index == exchange_->index()) return facts_;
-    const absl::StatusOr<std::string> words =
-        exchange_->Get(Key("facts", index), kDoctorStepTimeout);
-    if (!words.ok()) return words.status();
-    return ParseNodeFacts(*words);
+    return exchange_->Get<NodeFacts>(Key("facts", index), kDoctorStepTimeout);
   }
 
   std::vector<PairFacts> TryWays() {
@@ -198,10 +195,7 @@ class Doctor {
       return report;
     }
     // Node 0 may have to wait for other nodes first.
-    const absl::StatusOr<std::string> words =
-        exchange_->Get("doctor/report", 3 * kDoctorStepTimeout);
-    if (!words.ok()) return words.status();
-    return ParseDoctorReport(*words);
+    return exchange_->Get<DoctorReport>("doctor/report", 3 * kDoctorStepTimeout);
   }
 
   DoctorReport Agree() {
@@ -217,10 +211,8 @@ class Doctor {
     if (!facts.ok()) return facts.status();
     who = absl::StrCat("node ", facts->node, " (", facts->host, ")");
     checkup_.nodes.push_back(*facts);
-    const absl::StatusOr<std::string> words =
-        exchange_->Get(Key("pairs", index), kDoctorStepTimeout);
-    if (!words.ok()) return words.status();
-    const absl::StatusOr<std::vector<PairFacts>> pairs = ParsePairFacts(*words);
+    const auto pairs =
+        exchange_->Get<std::vector<PairFacts>>(Key("pairs", index), kDoctorStepTimeout);
     if (!pairs.ok()) return pairs.status();
     checkup_.pairs.insert(checkup_.pairs.end(), pairs->begin(), pairs->end());
     return absl::OkStatus();

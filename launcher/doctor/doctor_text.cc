@@ -68,10 +68,6 @@ std::string TextOf(const Checkup& checkup, const Finding& finding) {
   return absl::StrCat(ranges, ": ", finding.text);
 }
 
-std::string Counted(int count, const char* one, const char* many) {
-  return absl::StrCat(count, " ", count == 1 ? one : many);
-}
-
 int Count(const std::vector<Finding>& findings, Health health) {
   return static_cast<int>(
       std::count_if(findings.begin(), findings.end(),
@@ -124,9 +120,9 @@ std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findi
   const int fails = Count(findings, Health::kFail);
   const int warnings = Count(findings, Health::kWarning);
   absl::StrAppend(&text,
-                  fails + warnings == 0 ? "nothing found that would keep a run from working"
-                                        : absl::StrCat(Counted(fails, "FAIL", "FAILs"), ", ",
-                                                       Counted(warnings, "warning", "warnings")),
+                  fails + warnings == 0
+                      ? "nothing found that would keep a run from working"
+                      : absl::StrCat(Counted(fails, "FAIL"), ", ", Counted(warnings, "warning")),
                   "\n");
   return text;
 }

@@ -22,7 +22,7 @@ TEST(DoctorWords, FactsComeBackAsTheyWent) {
   facts.environment = {{"NCCL_DEBUG", "INFO"}};
   facts.libraries = {{"NCCL", "2.27.7"}};
   facts.cpu_quota = 1.5;
-  const auto back = ParseNodeFacts(Encode(facts));
+  const auto back = Parse<NodeFacts>(Encode(facts));
   ASSERT_TRUE(back.ok()) << back.status();
   // Every member is in the words, so the same words mean the same facts.
   EXPECT_EQ(Encode(*back), Encode(facts));
@@ -32,7 +32,7 @@ TEST(DoctorWords, FactsComeBackAsTheyWent) {
 }
 
 TEST(DoctorWords, WhatAnotherVersionDoesNotSayHasItsDefault) {
-  const auto facts = ParseNodeFacts(R"({"host": "a", "something": [1]})");
+  const auto facts = Parse<NodeFacts>(R"({"host": "a", "something": [1]})");
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->host, "a");
   EXPECT_EQ(facts->nofile, kNoNumber);
@@ -40,12 +40,12 @@ TEST(DoctorWords, WhatAnotherVersionDoesNotSayHasItsDefault) {
 
 TEST(DoctorWords, WhatIsNoneIsAnError) {
   for (const char* words : {"", "{", "[]", R"({"host": 7})"}) {
-    EXPECT_THAT(std::string(ParseNodeFacts(words).status().message()),
+    EXPECT_THAT(std::string(Parse<NodeFacts>(words).status().message()),
                 HasSubstr("install the same ddprun"))
         << words;
   }
-  EXPECT_FALSE(ParsePairFacts("{}").ok());
-  EXPECT_FALSE(ParseDoctorReport("7").ok());
+  EXPECT_FALSE(Parse<std::vector<PairFacts>>("{}").ok());
+  EXPECT_FALSE(Parse<DoctorReport>("7").ok());
 }
 
 TEST(DoctorWords, AnEnvironmentThatIsTooLargeStaysBehind) {
@@ -53,23 +53,23 @@ TEST(DoctorWords, AnEnvironmentThatIsTooLargeStaysBehind) {
   for (int i = 0; i < 2000; ++i) facts.environment[absl::StrCat("NAME", i)] = std::string(200, 'x');
   const std::string words = Encode(facts);
   EXPECT_LE(words.size(), kFactsBytesMax);
-  EXPECT_EQ(ParseNodeFacts(words)->host, "host0");
+  EXPECT_EQ(Parse<NodeFacts>(words)->host, "host0");
 }
 
 TEST(DoctorWords, PairsAndReports) {
-  const auto pairs = ParsePairFacts(Encode(SoundCheckup(2).pairs));
+  const auto pairs = Parse<std::vector<PairFacts>>(Encode(SoundCheckup(2).pairs));
   ASSERT_TRUE(pairs.ok());
   ASSERT_EQ(pairs->size(), 2u);
   EXPECT_EQ((*pairs)[1].to, 0);
   EXPECT_EQ((*pairs)[0].bytes_per_second, 1e9);
-  const auto report = ParseDoctorReport(Encode(DoctorReport{1, "text", "json"}));
+  const auto report = Parse<DoctorReport>(Encode(DoctorReport{1, "text", "json"}));
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->exit_code, 1);
   EXPECT_EQ(report->text, "text");
   EXPECT_EQ(report->json, "json");
   const DoctorReport large{1, "text", std::string(kReportBytesMax, 'x')};
   EXPECT_LE(Encode(large).size(), kReportBytesMax);
-  EXPECT_EQ(ParseDoctorReport(Encode(large))->text, "text");
+  EXPECT_EQ(Parse<DoctorReport>(Encode(large))->text, "text");
 }
 
 TEST(DoctorText, LinesFitAndSayWhoAndWhat) {
