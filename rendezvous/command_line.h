@@ -25,7 +25,7 @@ struct ServiceCommand {
   std::string metrics_addr = "127.0.0.1";
 };
 
-extern const char kServiceUsage[];
+std::string ServiceUsage();
 
 // `--flag VALUE` and `--flag=VALUE`, with `-` or `_` between words. INVALID_ARGUMENT with one
 // sentence.

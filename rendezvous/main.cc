@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
   if (!command.ok()) return Complain(command.status(), kExitUsage);
   switch (command->action) {
     case ddprun::ServiceCommand::Action::kHelp:
-      std::printf("%s", ddprun::kServiceUsage);
+      std::printf("%s", ddprun::ServiceUsage().c_str());
       return 0;
     case ddprun::ServiceCommand::Action::kVersion:
       std::printf("ddprun-rendezvous %s\n", ddprun::kSoftwareVersion);
