@@ -15,7 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "launcher/base/signals.h"
 #include "launcher/node/network.h"
-#include "launcher/options/option_groups.h"
+#include "launcher/options/options.h"
 #include "proto/version.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"

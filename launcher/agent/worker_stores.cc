@@ -7,7 +7,7 @@
 
 #include "launcher/base/temp_dir.h"
 #include "launcher/node/network.h"
-#include "launcher/options/option_groups.h"
+#include "launcher/options/options.h"
 #include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
 

@@ -7,11 +7,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "launcher/base/flag_names.h"
+#include "launcher/base/limits.h"
 
 namespace ddprun {
 namespace {
@@ -26,17 +27,6 @@ std::string VariableName(const std::string& flag) {
 
 }  // namespace
 
-const std::vector<Flag> kSecurityFlags = {
-    {"--token-file", 0, "FILE",
-     "File with the run's secret (DDPRUN_TOKEN, systemd's credential ddprun-token, "
-     "~/.config/ddprun/token). Workers can read your files."},
-    {"--tls-cert", 0, "FILE",
-     "Certificate of this node, used instead of the secret; requires --tls-key and --tls-ca."},
-    {"--tls-key", 0, "FILE", "Private key of that certificate."},
-    {"--tls-ca", 0, "FILE", "Certificate authority that signed the certificates of the peers."},
-    {"--insecure", 0, nullptr, "Use plain text without a secret; give it on all nodes."},
-};
-
 std::string FlagsHelp(absl::Span<const Flag> flags) {
   std::string text;
   for (const Flag& flag : flags) {
@@ -45,7 +35,7 @@ std::string FlagsHelp(absl::Span<const Flag> flags) {
                            : absl::StrCat("  ", flag.name);
     if (flag.value != nullptr) absl::StrAppend(&left, " ", flag.value);
     left.resize(std::max<std::size_t>(left.size() + 2, kHelpColumn), ' ');
-    absl::StrAppend(&text, left, flag.help, "\n");
+    absl::StrAppend(&text, left, flag.Help(), "\n");
   }
   return text;
 }
@@ -99,61 +89,23 @@ void AddVariables(absl::Span<const Flag> flags, const GetVariable& get_variable,
   }
 }
 
-const Value* Reader::Find(const char* flag) const {
-  const auto found = values_.find(flag);
+std::string Flag::Help() const {
+  if (standard == nullptr) return help;
+  return absl::StrReplaceAll(help, {{"{}", standard(*this)}});
+}
+
+std::vector<std::string> ChoicesOf(const char* value) {
+  std::vector<std::string> choices;
+  if (value == nullptr || !absl::StrContains(value, '|')) return choices;
+  for (const absl::string_view word : absl::StrSplit(value, '|')) {
+    if (absl::ascii_islower(static_cast<unsigned char>(word.front()))) choices.emplace_back(word);
+  }
+  return choices;
+}
+
+const Value* Reader::Find(FlagName flag) const {
+  const auto found = values_.find(flag.text);
   return found == values_.end() ? nullptr : &found->second;
-}
-
-bool Reader::Switch(const char* flag) {
-  const Value* value = Find(flag);
-  if (value == nullptr) return false;
-  int number = 0;
-  if (absl::SimpleAtoi(value->text, &number)) return number != 0;
-  bool answer = false;
-  if (!absl::SimpleAtob(value->text, &answer)) Fail(*value, "0 or 1");
-  return answer;
-}
-
-std::optional<int> Reader::Integer(const char* flag, int min, int max) {
-  const Value* value = Find(flag);
-  if (value == nullptr) return std::nullopt;
-  int number = 0;
-  if (!absl::SimpleAtoi(value->text, &number) || number < min || number > max) {
-    Fail(*value, absl::StrCat("a whole number from ", min, " to ", max));
-  }
-  return number;
-}
-
-std::string Reader::Text(const char* flag, const char* needed, const std::string& otherwise) {
-  const Value* value = Find(flag);
-  if (value == nullptr) return otherwise;
-  if (value->text.empty()) Fail(*value, needed);
-  return value->text;
-}
-
-std::optional<std::chrono::milliseconds> Reader::Seconds(const char* flag, double max) {
-  const Value* value = Find(flag);
-  if (value == nullptr) return std::nullopt;
-  return Seconds(*value, max);
-}
-
-std::chrono::milliseconds Reader::Seconds(const Value& value, double max) {
-  double seconds = 0;
-  if (absl::Duration duration; !absl::SimpleAtod(value.text, &seconds)) {
-    seconds = absl::ParseDuration(value.text, &duration) ? absl::ToDoubleSeconds(duration) : 0;
-  }
-  if (!(seconds > 0) || seconds > max) {
-    Fail(value,
-         absl::StrCat("a number of seconds above 0 and up to ", static_cast<long long>(max)));
-    return {};
-  }
-  return std::chrono::milliseconds(
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000)));
-}
-
-void Reader::FailChoice(const Value& value, const std::vector<std::string>& names) {
-  const auto first = absl::MakeConstSpan(names).first(names.size() - 1);
-  Fail(value, absl::StrCat(absl::StrJoin(first, ", "), " or ", names.back()));
 }
 
 void Reader::Fail(const Value& value, const std::string& needed) {
@@ -164,10 +116,26 @@ void Reader::FailWith(const std::string& sentence) {
   if (status_.ok()) status_ = absl::InvalidArgumentError(sentence);
 }
 
-std::optional<ddprun::Endpoint> Reader::Endpoint(const char* flag, int port_default) {
-  const Value* value = Find(flag);
-  if (value == nullptr || value->text.empty()) return std::nullopt;
-  std::string host = value->text;
+void Reader::Check(const absl::Status& status) {
+  if (!status.ok()) FailWith(std::string(status.message()));
+}
+
+namespace {
+
+std::vector<std::string> ChoicesOfValue(const Flag& flag) {
+  return ChoicesOf(flag.choices != nullptr ? flag.choices : flag.value);
+}
+
+// "a file" for FILE.
+std::string Needed(const std::string& value) {
+  if (value == "ADDRESS") return "an address";
+  if (value == "DIR") return "a folder";
+  if (value == "ID") return "a name";
+  return absl::StrCat("a ", absl::AsciiStrToLower(value));
+}
+
+bool ParseEndpoint(const std::string& text, Endpoint& endpoint) {
+  std::string& host = endpoint.host = text;
   std::string port;
   bool well_formed = true;
   if (absl::StartsWith(host, "[")) {
@@ -184,27 +152,75 @@ std::optional<ddprun::Endpoint> Reader::Endpoint(const char* flag, int port_defa
     host.resize(colon);
     well_formed = !port.empty();
   }
-  ddprun::Endpoint endpoint{host, port_default};
+  endpoint.port = kEndpointPortDefault;
   if (!port.empty())
     well_formed =
         absl::SimpleAtoi(port, &endpoint.port) && endpoint.port >= 0 && endpoint.port < 65536;
-  if (!well_formed || host.empty()) {
-    Fail(*value, "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");
-    return std::nullopt;
-  }
-  return endpoint;
+  return well_formed && !host.empty();
 }
 
-SecurityOptions Reader::Security() {
-  SecurityOptions security;
-  security.token_file = Text("--token-file", "a file", "");
-  security.tls_cert = Text("--tls-cert", "a file", "");
-  security.tls_key = Text("--tls-key", "a file", "");
-  security.tls_ca = Text("--tls-ca", "a file", "");
-  security.insecure = Switch("--insecure");
-  const absl::Status status = CheckSecurityOptions(security);
-  if (!status.ok()) FailWith(std::string(status.message()));
-  return security;
+}  // namespace
+
+int ReadChoice(Reader& reader, const Flag& flag, const Value& value) {
+  const std::vector<std::string> names = ChoicesOfValue(flag);
+  const auto found = std::find(names.begin(), names.end(), value.text);
+  if (found != names.end()) return static_cast<int>(found - names.begin());
+  const auto first = absl::MakeConstSpan(names).first(names.size() - 1);
+  reader.Fail(value, absl::StrCat(absl::StrJoin(first, ", "), " or ", names.back()));
+  return 0;
+}
+
+void ReadInto(Reader& reader, const Flag& flag, const Value& value, bool& to) {
+  int number = 0;
+  if (flag.value != nullptr) {
+    to = ReadChoice(reader, flag, value) != 0;
+  } else if (absl::SimpleAtoi(value.text, &number)) {
+    to = number != 0;
+  } else if (!absl::SimpleAtob(value.text, &to)) {
+    reader.Fail(value, "0 or 1");
+  }
+}
+
+void ReadInto(Reader& reader, const Flag& flag, const Value& value, int& to) {
+  if (!absl::SimpleAtoi(value.text, &to) || to < flag.min || to > flag.max) {
+    reader.Fail(value, absl::StrCat("a whole number from ", flag.min, " to ", flag.max));
+  }
+}
+
+void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::string& to) {
+  if (value.text.empty()) reader.Fail(value, Needed(flag.value));
+  to = value.text;
+}
+
+void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::chrono::milliseconds& to) {
+  to = {};
+  if (flag.or_zero && value.text == "0") return;
+  double seconds = 0;
+  if (absl::Duration duration; !absl::SimpleAtod(value.text, &seconds)) {
+    seconds = absl::ParseDuration(value.text, &duration) ? absl::ToDoubleSeconds(duration) : 0;
+  }
+  if (!(seconds > 0) || seconds > static_cast<double>(flag.max)) {
+    return reader.Fail(value, absl::StrCat("a number of seconds above 0 and up to ", flag.max));
+  }
+  to = std::chrono::milliseconds(
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000)));
+}
+
+void ReadInto(Reader& reader, const Flag&, const Value& value, std::optional<Endpoint>& to) {
+  if (value.text.empty()) return;
+  if (ParseEndpoint(value.text, to.emplace())) return;
+  reader.Fail(value, "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");
+}
+
+std::string DefaultText(const Flag&, int value) { return absl::StrCat(value); }
+std::string DefaultText(const Flag&, const std::string& value) { return value; }
+std::string DefaultText(const Flag&, std::chrono::milliseconds value) {
+  return absl::StrCat(value.count() / 1000);
+}
+std::string DefaultChoice(const Flag& flag, std::int64_t choice) {
+  const std::vector<std::string> names = ChoicesOfValue(flag);
+  const auto index = static_cast<std::size_t>(choice);
+  return index < names.size() ? names[index] : "";
 }
 
 }  // namespace ddprun

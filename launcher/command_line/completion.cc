@@ -7,20 +7,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "launcher/command_line/help_text.h"
+#include "launcher/command_line/parse_options.h"
+#include "launcher/options/run_flags.h"
 
 namespace ddprun {
 namespace {
 
-std::vector<Flag> FlagsOf(absl::Span<const FlagTopic> topics) {
-  std::vector<Flag> flags;
-  for (const FlagTopic& topic : topics)
-    flags.insert(flags.end(), topic.flags.begin(), topic.flags.end());
-  return flags;
-}
-
-std::vector<std::string> TopicNames(absl::Span<const FlagTopic> topics) {
+std::vector<std::string> TopicNames() {
   std::vector<std::string> names = {"all"};
-  for (const FlagTopic& topic : topics) names.emplace_back(topic.name);
+  for (const FlagTopic& topic : kFlagTopics) names.emplace_back(topic.name);
   return names;
 }
 
@@ -53,7 +48,7 @@ std::string BashValues(absl::Span<const Flag> flags) {
   std::string cases;
   for (const Flag& flag : flags) {
     if (flag.value == nullptr) continue;
-    const std::vector<std::string> choices = ChoicesOf(flag);
+    const std::vector<std::string> choices = ChoicesOf(flag.value);
     const std::string words = !choices.empty()
                                   ? absl::StrCat("-W '", absl::StrJoin(choices, " "), "'")
                               : IsFile(flag)   ? "-f"
@@ -65,8 +60,8 @@ std::string BashValues(absl::Span<const Flag> flags) {
   return cases;
 }
 
-std::string Bash(absl::Span<const FlagTopic> topics) {
-  std::vector<Flag> flags = FlagsOf(topics);
+std::string Bash() {
+  std::vector<Flag> flags = AllFlags();
   std::vector<Flag> all = flags;
   std::string commands;
   for (const SubCommand& command : SubCommands()) {
@@ -120,7 +115,7 @@ complete -o filenames -F _ddprun ddprun
        {"@COMMANDS@", commands},
        {"@VALUED@", absl::StrJoin(valued, "|")},
        {"@NAMES@", absl::StrJoin(CommandNames(), " ")},
-       {"@TOPICS@", absl::StrJoin(TopicNames(topics), " ")},
+       {"@TOPICS@", absl::StrJoin(TopicNames(), " ")},
        {"@VALUES@", BashValues(all)}});
 }
 
@@ -131,7 +126,7 @@ std::string ZshText(absl::string_view text) {
 }
 
 std::string ZshFlag(const Flag& flag) {
-  const std::vector<std::string> choices = ChoicesOf(flag);
+  const std::vector<std::string> choices = ChoicesOf(flag.value);
   std::string value;
   if (flag.value != nullptr) {
     value = absl::StrCat(":", ZshText(flag.value), ":",
@@ -141,18 +136,18 @@ std::string ZshFlag(const Flag& flag) {
                                           : "");
   }
   std::string lines = absl::StrCat("    '*", flag.name, flag.value != nullptr ? "=" : "", "[",
-                                   ZshText(flag.help), "]", value, "' \\\n");
+                                   ZshText(flag.Help()), "]", value, "' \\\n");
   if (flag.letter != 0) {
     absl::StrAppend(&lines, "    '*-", std::string(1, flag.letter),
-                    flag.value != nullptr ? "+" : "", "[", ZshText(flag.help), "]", value,
+                    flag.value != nullptr ? "+" : "", "[", ZshText(flag.Help()), "]", value,
                     "' \\\n");
   }
   for (const char* alias : flag.aliases)
-    absl::StrAppend(&lines, "    '*", alias, "[", ZshText(flag.help), "]", value, "' \\\n");
+    absl::StrAppend(&lines, "    '*", alias, "[", ZshText(flag.Help()), "]", value, "' \\\n");
   return lines;
 }
 
-std::string Zsh(absl::Span<const FlagTopic> topics) {
+std::string Zsh() {
   std::string text =
       "#compdef ddprun\n# zsh completion of ddprun, printed by `ddprun --print-completion zsh`\n"
       "_ddprun() {\n";
@@ -163,10 +158,10 @@ std::string Zsh(absl::Span<const FlagTopic> topics) {
     absl::StrAppend(&text, "    '--help[Print its flags.]'\n    return\n  fi\n");
   }
   absl::StrAppend(&text, "  _arguments -S \\\n");
-  for (const Flag& flag : FlagsOf(topics)) absl::StrAppend(&text, ZshFlag(flag));
+  for (const Flag& flag : AllFlags()) absl::StrAppend(&text, ZshFlag(flag));
   absl::StrAppend(&text, "    '--version[Print the version.]' \\\n",
                   "    {-h,--help}'[Print help on a topic.]:topic:(",
-                  absl::StrJoin(TopicNames(topics), " "), ")' \\\n",
+                  absl::StrJoin(TopicNames(), " "), ")' \\\n",
                   "    '1:program:{_files; _command_names -e; compadd ",
                   absl::StrJoin(CommandNames(), " "), "}' \\\n    '*::arguments:_files'\n}\n",
                   "if [[ $funcstack[1] == _ddprun ]]; then _ddprun \"$@\"; else compdef _ddprun "
@@ -184,7 +179,7 @@ std::string FishFlag(const Flag& flag, const std::string& condition) {
   std::string line = absl::StrCat("complete -c ddprun -n ", condition, " -l ", flag.name + 2);
   if (flag.letter != 0) absl::StrAppend(&line, " -s ", std::string(1, flag.letter));
   if (flag.value != nullptr) {
-    const std::vector<std::string> choices = ChoicesOf(flag);
+    const std::vector<std::string> choices = ChoicesOf(flag.value);
     if (IsFile(flag) || IsFolder(flag)) {
       absl::StrAppend(&line, " -r -F");
     } else {
@@ -192,11 +187,11 @@ std::string FishFlag(const Flag& flag, const std::string& condition) {
       if (!choices.empty()) absl::StrAppend(&line, " -a ", FishText(absl::StrJoin(choices, " ")));
     }
   }
-  return absl::StrCat(line, " -d ", FishText(flag.help), "\n");
+  return absl::StrCat(line, " -d ", FishText(flag.Help()), "\n");
 }
 
-std::string Fish(absl::Span<const FlagTopic> topics) {
-  const std::vector<Flag> flags = FlagsOf(topics);
+std::string Fish() {
+  const std::vector<Flag> flags = AllFlags();
   std::string valued = "--help -h";
   for (const Flag& flag : flags) {
     if (flag.value != nullptr)
@@ -217,7 +212,7 @@ std::string Fish(absl::Span<const FlagTopic> topics) {
   for (const Flag& flag : flags) absl::StrAppend(&text, FishFlag(flag, "__ddprun_before_program"));
   absl::StrAppend(
       &text, "complete -c ddprun -n __ddprun_before_program -l help -s h -x -a ",
-      FishText(absl::StrJoin(TopicNames(topics), " ")), " -d 'Print help on a topic.'\n",
+      FishText(absl::StrJoin(TopicNames(), " ")), " -d 'Print help on a topic.'\n",
       "complete -c ddprun -n __ddprun_before_program -l version -d 'Print the version.'\n");
   for (const SubCommand& command : SubCommands()) {
     absl::StrAppend(&text, "complete -c ddprun -n __ddprun_before_program -a ", command.name,
@@ -232,30 +227,29 @@ std::string Fish(absl::Span<const FlagTopic> topics) {
 
 // ---- tcsh
 
-std::string Tcsh(absl::Span<const FlagTopic> topics) {
-  const std::vector<Flag> flags = FlagsOf(topics);
+std::string Tcsh() {
+  const std::vector<Flag> flags = AllFlags();
   std::string text =
       "# tcsh completion of ddprun, printed by `ddprun --print-completion tcsh`\n"
       "complete ddprun";
   for (const Flag& flag : flags) {
-    const std::vector<std::string> choices = ChoicesOf(flag);
+    const std::vector<std::string> choices = ChoicesOf(flag.value);
     if (!choices.empty())
       absl::StrAppend(&text, " 'n/", flag.name, "/(", absl::StrJoin(choices, " "), ")/'");
   }
   const std::string names = absl::StrReplaceAll(absl::StrCat(" ", Names(flags)), {{" --", " "}});
-  absl::StrAppend(&text, " 'n/--help/(", absl::StrJoin(TopicNames(topics), " "), ")/' 'c/--/(",
+  absl::StrAppend(&text, " 'n/--help/(", absl::StrJoin(TopicNames(), " "), ")/' 'c/--/(",
                   names.substr(1), " help version)/' 'p/1/c/'\n");
   return text;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> CompletionScript(absl::Span<const FlagTopic> topics,
-                                             const std::string& shell) {
-  if (shell == "bash") return Bash(topics);
-  if (shell == "zsh") return Zsh(topics);
-  if (shell == "fish") return Fish(topics);
-  if (shell == "tcsh") return Tcsh(topics);
+absl::StatusOr<std::string> CompletionScript(const std::string& shell) {
+  if (shell == "bash") return Bash();
+  if (shell == "zsh") return Zsh();
+  if (shell == "fish") return Fish();
+  if (shell == "tcsh") return Tcsh();
   return absl::InvalidArgumentError(
       absl::StrCat("--print-completion '", shell, "' is not known; give bash, zsh, fish or tcsh"));
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/base/flag_names.h"
+#include "launcher/options/run_flags.h"
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/security/token.h"
 
@@ -15,8 +16,9 @@ namespace ddprun {
 namespace {
 
 // Not allowed in a file: --config would recurse, the others print something and exit.
-bool IsForTheCommandLine(const std::string& key) {
-  return key == "config" || key == "print-completion" || key == "print-man";
+bool IsForTheCommandLine(const std::string& flag) {
+  return flag == "--config"_flag.text || flag == "--print-completion"_flag.text ||
+         flag == "--print-man"_flag.text;
 }
 
 class ConfigReader {
@@ -87,8 +89,8 @@ class ConfigReader {
     bool found = false;
     std::string separator = ",";
     for (const Flag& flag : flags_) {
+      if (IsForTheCommandLine(flag.name)) continue;
       const std::string name = std::string(flag.name).substr(2);
-      if (IsForTheCommandLine(name)) continue;
       known.push_back(name);
       if (name != key) continue;
       found = true;

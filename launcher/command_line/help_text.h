@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "launcher/base/flags.h"
 
 namespace ddprun {
@@ -24,13 +23,6 @@ inline constexpr char kSpelling[] =
 // The flags of no topic.
 extern const std::vector<Flag> kGeneralFlags;
 
-// The flags of one subject, as --help shows them.
-struct FlagTopic {
-  const char* name;   // one word
-  const char* title;  // a heading
-  const std::vector<Flag>& flags;
-};
-
 enum class CommandId { kStatus, kDoctor };
 
 // `ddprun NAME ...`, which starts no program.
@@ -45,18 +37,15 @@ struct SubCommand {
 // use this table.
 const std::vector<SubCommand>& SubCommands();
 
-// The choices of a flag's value ("N|auto|gpu|cpu": auto, gpu, cpu); empty: any value.
-std::vector<std::string> ChoicesOf(const Flag& flag);
-
 // `topic`: empty for a screen of the most used flags, "all", or the name of a topic.
 // INVALID_ARGUMENT: no such topic.
-absl::StatusOr<std::string> HelpText(absl::Span<const FlagTopic> topics, const std::string& topic);
+absl::StatusOr<std::string> HelpText(const std::string& topic);
+std::string DoctorHelp();
 
 // `shell`: bash, zsh, fish or tcsh. INVALID_ARGUMENT: any other shell.
-absl::StatusOr<std::string> CompletionScript(absl::Span<const FlagTopic> topics,
-                                             const std::string& shell);
+absl::StatusOr<std::string> CompletionScript(const std::string& shell);
 
 // ddprun(1), for man.
-std::string ManPage(absl::Span<const FlagTopic> topics);
+std::string ManPage();
 
 }  // namespace ddprun

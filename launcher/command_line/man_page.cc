@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "launcher/command_line/help_text.h"
+#include "launcher/options/run_flags.h"
 #include "proto/version.h"
 
 namespace ddprun {
@@ -22,7 +23,7 @@ std::string FlagEntry(const Flag& flag) {
   if (flag.letter != 0) absl::StrAppend(&entry, "\\fB\\-", std::string(1, flag.letter), "\\fR, ");
   absl::StrAppend(&entry, "\\fB", Roff(flag.name), "\\fR");
   if (flag.value != nullptr) absl::StrAppend(&entry, " \\fI", Roff(flag.value), "\\fR");
-  return absl::StrCat(entry, "\n", Roff(flag.help), "\n");
+  return absl::StrCat(entry, "\n", Roff(flag.Help()), "\n");
 }
 
 std::string Entry(absl::string_view what, absl::string_view text) {
@@ -64,7 +65,7 @@ std::string Environment() {
 
 }  // namespace
 
-std::string ManPage(absl::Span<const FlagTopic> topics) {
+std::string ManPage() {
   std::string page = absl::StrCat(
       ".TH DDPRUN 1 \"\" \"ddprun ", kSoftwareVersion, "\" \"User Commands\"\n",
       ".SH NAME\nddprun \\- start distributed training on one machine or many\n",
@@ -77,7 +78,7 @@ std::string ManPage(absl::Span<const FlagTopic> topics) {
     absl::StrAppend(&page, ".SS ", Roff(title), "\n");
     for (const Flag& flag : flags) absl::StrAppend(&page, FlagEntry(flag));
   };
-  for (const FlagTopic& topic : topics) section(topic.title, topic.flags);
+  for (const FlagTopic& topic : kFlagTopics) section(topic.title, FlagsIn(topic.flags));
   section("General", kGeneralFlags);
   absl::StrAppend(&page, ".SH COMMANDS\n");
   for (const SubCommand& command : SubCommands())

@@ -17,9 +17,6 @@ namespace ddprun {
 // A run, or `ddprun doctor`, which has additional flags and needs no program.
 enum class Purpose { kRun, kDoctor };
 
-// To add a topic, add a file options_<name> and a row here.
-std::vector<FlagTopic> FlagTopics();
-
 std::vector<Flag> AllFlags();  // of all topics
 
 // `arguments` without argv[0]. The command line overrides PET_<NAME> variables, these override
@@ -28,8 +25,5 @@ std::vector<Flag> AllFlags();  // of all topics
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable,
     const ReadFile& read_file = NoFiles, Purpose purpose = Purpose::kRun);
-
-// For completion and help: kDoctorFlags, and the flags of a run that concern the rendezvous.
-std::vector<Flag> FlagsOfDoctor();
 
 }  // namespace ddprun

@@ -5,31 +5,30 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/base/limits.h"
-#include "rendezvous/base/limits.h"
+#include "launcher/options/run_flags.h"
 
 namespace ddprun {
 namespace {
 
 constexpr char kColon[] = ":";
 
-const std::vector<Flag> kSectionFlags = {
-    {"--role", 0, "NAME[:COUNT]", ""},
-    {"--module", 'm', nullptr, ""},
-    {"--no-python", 0, nullptr, ""},
-    {"--run-path", 0, nullptr, ""},
-};
+constexpr FlagName kSectionFlags[] = {"--role"_flag, "--module"_flag, "--no-python"_flag,
+                                      "--run-path"_flag};
 
-bool IsRoleFlag(const std::string& argument) {
-  return argument == "--role" || absl::StartsWith(argument, "--role=");
+std::vector<RunFlag> SectionFlags() {
+  std::vector<RunFlag> flags;
+  for (const RunFlag& flag : kWorkerFlags) {
+    if (std::any_of(std::begin(kSectionFlags), std::end(kSectionFlags),
+                    [&](FlagName name) { return name.text == flag.name; }))
+      flags.push_back(flag);
+  }
+  return flags;
 }
 
-bool IsNumber(absl::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
+bool IsRoleFlag(const std::string& argument) {
+  return argument == "--role"_flag.text || absl::StartsWith(argument, "--role=");
 }
 
 absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
@@ -48,32 +47,14 @@ std::vector<std::vector<std::string>> SplitSections(const std::vector<std::strin
   return sections;
 }
 
-void ReadRole(Reader& reader, ProgramSection& section) {
-  section.role = reader.Text("--role", "a name", section.role);
-  const std::size_t colon = section.role.rfind(':');
-  if (colon == std::string::npos) return;
-  const std::string count = section.role.substr(colon + 1);
-  if (!IsNumber(count)) return;
-  int workers = 0;
-  if (colon == 0 || !absl::SimpleAtoi(count, &workers) || workers < 1 ||
-      workers > kLocalWorldSizeMax) {
-    return reader.Fail(*reader.Find("--role"),
-                       absl::StrCat("a name, or NAME:COUNT with a number of workers from 1 to ",
-                                    kLocalWorldSizeMax));
-  }
-  section.workers = workers;
-  section.role.resize(colon);
-}
-
 absl::StatusOr<ProgramSection> ParseSection(const std::vector<std::string>& arguments) {
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(kSectionFlags, arguments);
+  const std::vector<RunFlag> rows = SectionFlags();
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(FlagsIn(rows), arguments);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
   Reader reader(flags->values);
-  ProgramSection section;
-  ReadRole(reader, section);
-  section.module = reader.Switch("--module");
-  section.no_python = reader.Switch("--no-python");
-  section.run_path = reader.Switch("--run-path");
+  Options options;
+  reader.Read(rows, options);
+  ProgramSection section = std::move(options);
   section.program = std::move(flags->rest);
   if (!reader.status().ok()) return reader.status();
   const std::string named = absl::StrCat("role ", section.role);
@@ -117,11 +98,11 @@ void CheckSections(Reader& reader, const Options& options) {
 
 std::vector<std::string> ArgumentsOf(const ProgramSection& section) {
   std::vector<std::string> arguments = {
-      kColon, absl::StrCat("--role=", section.role,
-                           section.workers ? absl::StrCat(":", *section.workers) : "")};
-  if (section.module) arguments.push_back("--module");
-  if (section.no_python) arguments.push_back("--no-python");
-  if (section.run_path) arguments.push_back("--run-path");
+      kColon, "--role"_flag.With(absl::StrCat(
+                  section.role, section.workers ? absl::StrCat(":", *section.workers) : ""))};
+  if (section.module) arguments.push_back("--module"_flag.text);
+  if (section.no_python) arguments.push_back("--no-python"_flag.text);
+  if (section.run_path) arguments.push_back("--run-path"_flag.text);
   arguments.push_back("--");
   arguments.insert(arguments.end(), section.program.begin(), section.program.end());
   return arguments;

@@ -17,9 +17,6 @@ namespace ddprun {
 // argument of a program.
 std::vector<std::vector<std::string>> SplitSections(const std::vector<std::string>& arguments);
 
-// "NAME" or "NAME:COUNT". What follows the last colon is a part of the name if it is no number.
-void ReadRole(Reader& reader, ProgramSection& section);
-
 // A section after the first. INVALID_ARGUMENT: one sentence.
 absl::StatusOr<ProgramSection> ParseSection(const std::vector<std::string>& arguments);
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "rendezvous/base/limits.h"
+#include "launcher/options/run_flags.h"
 
 namespace ddprun {
 namespace {
@@ -63,7 +63,7 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
   if (options.standalone || options.hosts.asked()) return;
   const std::optional<SlurmStep> step = ReadSlurmStep(get_variable);
   if (!step.has_value()) return;
-  if (reader.Find("--nnodes") == nullptr) {
+  if (reader.Find("--nnodes"_flag) == nullptr) {
     if (options.endpoint.has_value() || options.node_rank.has_value()) return;
     options.nodes = options.nodes_min = step->nodes;
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/command_line/config_file.h"
+#include "launcher/options/run_flags.h"
 #include "rendezvous/base/env_file.h"
 
 namespace ddprun {
@@ -25,24 +26,24 @@ class Gatherer {
     if (absl::Status status = ReadConfig(); !status.ok()) return status;
     if (absl::Status status = ReadEnvFile(); !status.ok()) return status;
     for (auto& [flag, value] : config_.values) settings_.values.try_emplace(flag, value);
-    AddMaster("--master-addr", "MASTER_ADDR");
-    AddMaster("--master-port", "MASTER_PORT");
+    AddMaster("--master-addr"_flag, "MASTER_ADDR");
+    AddMaster("--master-port"_flag, "MASTER_PORT");
     for (const auto& [name, value] : config_.env) SetVariable(name, value);
     settings_.program = std::move(config_.program);
     return std::move(settings_);
   }
 
  private:
-  std::string FileOf(const char* flag) const {
+  std::string FileOf(FlagName flag) const {
     for (const Values* values : {&settings_.values, &config_.values}) {
-      const auto found = values->find(flag);
+      const auto found = values->find(flag.text);
       if (found != values->end()) return found->second.text;
     }
     return "";
   }
 
   absl::Status ReadEnvFile() {
-    const std::string path = FileOf("--env-file");
+    const std::string path = FileOf("--env-file"_flag);
     if (path.empty() || env_file_read_) return absl::OkStatus();
     env_file_read_ = true;
     absl::StatusOr<std::string> text = read_file_(path);
@@ -73,7 +74,7 @@ class Gatherer {
   }
 
   absl::Status ReadConfig() {
-    const std::string path = FileOf("--config");
+    const std::string path = FileOf("--config"_flag);
     if (path.empty()) return absl::OkStatus();
     absl::StatusOr<std::string> text = read_file_(path);
     if (!text.ok()) return text.status();
@@ -83,9 +84,9 @@ class Gatherer {
     return absl::OkStatus();
   }
 
-  void AddMaster(const char* flag, const std::string& variable) {
+  void AddMaster(FlagName flag, const std::string& variable) {
     const auto found = master_.find(variable);
-    if (found != master_.end()) settings_.values.try_emplace(flag, found->second);
+    if (found != master_.end()) settings_.values.try_emplace(flag.text, found->second);
   }
 
   // The environment overrides files, and the .env file overrides env: of the configuration file.
@@ -107,15 +108,6 @@ class Gatherer {
 };
 
 }  // namespace
-
-const std::vector<Flag> kSettingsFlags = {
-    {"--config", 0, "FILE",
-     "Read flags from YAML: KEY: VALUE, program: [...], env: {...}; the command line wins."},
-    {"--env-file", 0, "FILE", "Read variables, KEY=VALUE lines; those of the environment win."},
-    {"--dry-run", 0, nullptr, "Print what would run where, with which environment; start nothing."},
-    {"--print-completion", 0, "bash|zsh|fish|tcsh", "Print a completion script for that shell."},
-    {"--print-man", 0, nullptr, "Print the manual page."},
-};
 
 absl::StatusOr<std::string> NoFiles(const std::string& path) {
   return absl::NotFoundError(absl::StrCat("there is no file ", path));

@@ -16,8 +16,6 @@
 
 namespace ddprun {
 
-extern const std::vector<Flag> kSettingsFlags;
-
 // The text of a file that the user named; the error is a sentence.
 using ReadFile = std::function<absl::StatusOr<std::string>(const std::string& path)>;
 

@@ -4,17 +4,16 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/base/limits.h"
-#include "rendezvous/base/limits.h"
+#include "launcher/options/run_flags.h"
 
 namespace ddprun {
 namespace {
 
-constexpr char kTotalFlag[] = "--ntasks";
+constexpr FlagName kTotalFlag = "--ntasks"_flag;
 
 // "-n 8", as nearly everybody writes it.
 std::string Name(const Value& value) {
-  return absl::StrCat(value.source == kTotalFlag ? "-n" : value.source, " ", value.text);
+  return absl::StrCat(value.source == kTotalFlag.text ? "-n" : value.source, " ", value.text);
 }
 
 std::string Name(const Value* value) { return absl::StrCat(value->source, " ", value->text); }
@@ -65,10 +64,9 @@ void FindShare(Reader& reader, const Value& total, const Value* each, Options& o
 }  // namespace
 
 void FollowTotal(Reader& reader, Options& options) {
-  options.total_workers = reader.Integer(kTotalFlag, 1, kNodesMax * kLocalWorldSizeMax);
   const Value* total = reader.Find(kTotalFlag);
   if (total == nullptr || !reader.status().ok()) return;
-  const Value* each = reader.Find("--nproc-per-node");
+  const Value* each = reader.Find("--nproc-per-node"_flag);
   if (each != nullptr && options.proc_per_node != ProcPerNode::kNumber) {
     return reader.FailWith(absl::StrCat(Name(*total), " and ", Name(each),
                                         " both say how many workers there are; leave one of them "
@@ -82,7 +80,7 @@ void FollowTotal(Reader& reader, Options& options) {
   if (options.hosts.asked()) return;
   // More than one without --nnodes: those of a Slurm step.
   const bool knows_nodes =
-      reader.Find("--nnodes") != nullptr || options.standalone || options.nodes > 1;
+      reader.Find("--nnodes"_flag) != nullptr || options.standalone || options.nodes > 1;
   if (each != nullptr && !knows_nodes) return FindNodes(reader, *total, each, options);
   FindShare(reader, *total, each, options);
 }

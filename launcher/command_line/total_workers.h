@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-// Reads it, and completes the options by what follows from it: the workers of each node from the
+// Completes the options by what follows from it: the workers of each node from the
 // number of nodes, or the reverse. Rejects numbers that contradict each other. With -H and the like
 // the hosts are not known here: see hosts/hosts_total.h. Call it when the number of nodes is known
 // from flags and scheduler.

@@ -20,18 +20,117 @@ namespace {
 
 using Command = CtlOptions::Command;
 
-constexpr double kStopWaitSecondsMax = 24.0 * 3600;
-constexpr double kWatchIntervalSecondsMax = 3600;
-constexpr double kTimeoutSecondsMax = 3600;
-constexpr double kChaosSecondsMax = 30.0 * 24 * 3600;
+constexpr std::int64_t kHour = 3600;
+constexpr std::int64_t kDay = 24 * kHour;
 
-const std::vector<Flag> kServiceFlags = {
-    {"--rdzv-endpoint", 0, "HOST[:PORT]", "Address of the rendezvous service (port 29400)."},
-    {"--master-addr", 0, "ADDRESS", "Address of node 0, for runs that were started with it."},
-    {"--master-port", 0, "PORT", "Port of node 0 (29500)."},
-    {"--socket", 0, "PATH", "Socket of a ddprun-rendezvous that runs with --host unix:PATH."},
-    {"--rdzv-id", 0, "ID", "Name of the run (all runs of the service)."},
-    {"--timeout", 0, "SECONDS", "Time to wait for an answer (5)."},
+// What flags set: the options, and what these are made from.
+struct Given : CtlOptions {
+  std::optional<Endpoint> endpoint;
+  std::string master_addr;
+  int master_port = kPortDefault;
+  std::string socket;
+  bool only_stdout = false;
+  bool only_stderr = false;
+};
+
+using CtlFlag = FlagOf<Given>;
+
+// `numbers` ascend.
+std::vector<RankRange> ToRanges(const std::vector<int>& numbers) {
+  std::vector<RankRange> ranges;
+  for (const int number : numbers) {
+    if (!ranges.empty() && number == ranges.back().last + 1) {
+      ranges.back().last = number;
+    } else {
+      ranges.push_back({number, number});
+    }
+  }
+  return ranges;
+}
+
+void ReadRanks(Reader& reader, const Flag&, const Value& value, Given& given) {
+  const auto ranks = ParseRanges(value.text);
+  if (!ranks.has_value() || ranks->empty()) return reader.Fail(value, "ranks, as in 0-3,8");
+  given.watch.ranks = ToRanges(*ranks);
+  if (given.watch.ranks.size() > kWatchNamesMax) reader.Fail(value, "fewer ranges");
+}
+
+void ReadNodes(Reader& reader, const Flag&, const Value& value, Given& given) {
+  given.nodes = absl::StrSplit(value.text, ',', absl::SkipWhitespace());
+  if (given.nodes.empty() || given.nodes.size() > kWatchNamesMax)
+    reader.Fail(value, "node ranks, hosts or node ids, as in 0,node-b");
+}
+
+void ReadKinds(Reader& reader, const Flag&, const Value& value, Given& given) {
+  if (value.text.empty()) return reader.Fail(value, "a list of kinds");
+  absl::StatusOr<std::vector<FaultKind>> kinds = ParseFaultKinds(value.text);
+  reader.Check(kinds.status());
+  if (kinds.ok()) given.chaos.kinds = *std::move(kinds);
+}
+
+constexpr CtlFlag kServiceFlags[] = {
+    {"--rdzv-endpoint", "HOST[:PORT]", "Address of the rendezvous service (port 29400).",
+     Sets<&Given::endpoint>},
+    {"--master-addr", "ADDRESS", "Address of node 0, for runs that were started with it.",
+     Sets<&Given::master_addr>},
+    {"--master-port", "PORT", "Port of node 0 ({}).", Sets<&Given::master_port>, Between(1, 65535)},
+    {"--socket", "PATH", "Socket of a ddprun-rendezvous that runs with --host unix:PATH.",
+     Sets<&Given::socket>},
+    {"--rdzv-id", "ID", "Name of the run (all runs of the service).", Sets<&Given::run_id>},
+    {"--timeout", "SECONDS", "Time to wait for an answer ({}).", Sets<&Given::timeout>,
+     UpTo(kHour)},
+};
+
+constexpr CtlFlag kStatusFlags[] = {
+    {"--json", nullptr, "Print JSON.", Sets<&Given::json>},
+    {"--watch", nullptr, "Refresh the status on a screen until q is pressed.",
+     Sets<&Given::refresh>},
+    {"--interval", "SECONDS", "Refresh interval ({}).", Sets<&Given::interval>, UpTo(kHour)},
+};
+
+constexpr CtlFlag kStopFlags[] = {
+    {"--now", nullptr, "Send SIGKILL at once, also after a stop that takes too long.",
+     Sets<&Given::now>},
+    {"--wait", nullptr, "Wait until the run has ended; exit with its code.", Sets<&Given::wait>},
+    {"--wait-timeout", "SECONDS", "Time to wait ({}); then exit with 1.",
+     Sets<&Given::wait_timeout>, UpTo(kDay)},
+};
+
+constexpr CtlFlag kDrainFlags[] = {
+    {"--force", nullptr, "Drain the node even if the run must then wait for another one.",
+     Sets<&Given::force>},
+    {"--at-next-round", nullptr, "Let the node stay until its round ends by itself.",
+     Sets<&Given::at_next_round>},
+    {"--dry-run", nullptr, "Only print what would happen.", Sets<&Given::dry_run>},
+};
+
+constexpr CtlFlag kLogsFlags[] = {
+    {"--follow", nullptr, "Also print new lines as they come.",
+     Sets<&Given::watch, &LogWatch::follow>, Letter('f')},
+    {"--lines", "N", "Number of earlier lines of each worker ({}); agents keep 32 to 64 KB.",
+     Sets<&Given::watch, &LogWatch::lines>, FlagTraits{.letter = 'n', .max = kWatchLinesMax}},
+    {"--rank", "LIST", "Only these workers: 0-3,8.", ReadRanks},
+    {"--node", "LIST", "Only these nodes: node ranks, hosts or node ids.", ReadNodes},
+    {"--stdout", nullptr, "Only stdout.", Sets<&Given::only_stdout>},
+    {"--stderr", nullptr, "Only stderr.", Sets<&Given::only_stderr>},
+};
+
+template <auto member>
+constexpr auto SetsChaos = Sets<&Given::chaos, member>;
+
+constexpr CtlFlag kChaosFlags[] = {
+    {"--every", "SECONDS", "Time between two faults ({}).", SetsChaos<&ChaosOptions::every>,
+     UpTo(30 * kDay)},
+    {"--kinds", "LIST", "Kinds of faults: names, default or all (default).", ReadKinds},
+    {"--count", "N", "End after N faults.", SetsChaos<&ChaosOptions::count>,
+     Between(1, kChaosFaultsMax)},
+    {"--for", "SECONDS", "End after this time.", SetsChaos<&ChaosOptions::time>, UpTo(30 * kDay)},
+    {"--lasting", "SECONDS", "Duration of faults that last (that of each kind).",
+     SetsChaos<&ChaosOptions::duration>, UpTo(kFaultDurationMax.count())},
+    {"--seed", "N", "Repeat the choices of an earlier report.", SetsChaos<&ChaosOptions::seed>,
+     UpTo(std::numeric_limits<int>::max())},
+    {"--report", "FILE", "Write the report as JSON.", SetsChaos<&ChaosOptions::report>},
+    {"--yes", nullptr, "Do not ask for the name of the run.", SetsChaos<&ChaosOptions::yes>},
 };
 
 struct CommandInfo {
@@ -41,62 +140,36 @@ struct CommandInfo {
   const char* positional;  // for --help; empty: none
   const char* summary;     // for the overview
   const char* help;
-  std::vector<Flag> flags;
+  absl::Span<const CtlFlag> flags;
 };
 
 const std::vector<CommandInfo>& Commands() {
   static const std::vector<CommandInfo>& commands = *new std::vector<CommandInfo>{
-      {"status",
-       Command::kStatus,
-       "ddprun",
-       "",
+      {"status", Command::kStatus, "ddprun", "",
        "show nodes, ranks, progress, and why the last round ended",
        "Shows the runs of a rendezvous service: their nodes and ranks, their progress, what they "
        "wait for, and why the\nlast round ended. Exit codes: 0; 1 if the service is not reached or "
        "has no such run; 2 for an invalid command\nline.\n\n"
        "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7",
-       {{"--json", 0, nullptr, "Print JSON."},
-        {"--watch", 0, nullptr, "Refresh the status on a screen until q is pressed."},
-        {"--interval", 0, "SECONDS", "Refresh interval (1)."}}},
-      {"stop",
-       Command::kStop,
-       "ddpctl",
-       "",
-       "end a run on all its nodes",
+       kStatusFlags},
+      {"stop", Command::kStop, "ddpctl", "", "end a run on all its nodes",
        "Ends a run on all its nodes: the workers get SIGTERM and their grace period, and every "
        "ddprun ends with exit\ncode 143 (137 with --now) and the words \"stopped by ddpctl from "
        "HOST (ADDRESS)\".",
-       {{"--now", 0, nullptr, "Send SIGKILL at once, also after a stop that takes too long."},
-        {"--wait", 0, nullptr, "Wait until the run has ended; exit with its code."},
-        {"--wait-timeout", 0, "SECONDS", "Time to wait (120); then exit with 1."}}},
-      {"drain",
-       Command::kDrain,
-       "ddpctl",
-       " NODE",
-       "let one node leave",
+       kStopFlags},
+      {"drain", Command::kDrain, "ddpctl", " NODE", "let one node leave",
        "Lets one node leave the run, which counts neither as a failure nor as a restart: a spare "
        "node takes its place,\nor with --nnodes MIN:MAX the run continues without it. NODE is its "
        "node rank, host or node id. Prints what\nhappens, and refuses if the run could not "
        "continue. The node's ddprun ends with exit code 0.",
-       {{"--force", 0, nullptr, "Drain the node even if the run must then wait for another one."},
-        {"--at-next-round", 0, nullptr, "Let the node stay until its round ends by itself."},
-        {"--dry-run", 0, nullptr, "Only print what would happen."}}},
-      {"logs",
-       Command::kLogs,
-       "ddpctl",
-       " [RUN]",
+       kDrainFlags},
+      {"logs", Command::kLogs, "ddpctl", " [RUN]",
        "print the output of the workers; -f: as it comes",
        "Prints the output of the workers of all nodes: the last lines of each, and with -f new "
        "lines, across restarts and\nuntil the run ends. Each line has the prefix that it has on "
        "the console of its node. A slow reader never blocks\na worker: lines are dropped, and "
        "their number is printed. RUN is the same as --rdzv-id.",
-       {{"--follow", 'f', nullptr, "Also print new lines as they come."},
-        {"--lines", 'n', "N",
-         "Number of earlier lines of each worker (10); agents keep 32 to 64 KB."},
-        {"--rank", 0, "LIST", "Only these workers: 0-3,8."},
-        {"--node", 0, "LIST", "Only these nodes: node ranks, hosts or node ids."},
-        {"--stdout", 0, nullptr, "Only stdout."},
-        {"--stderr", 0, nullptr, "Only stderr."}}},
+       kLogsFlags},
       {"stacks",
        Command::kStacks,
        "ddpctl",
@@ -106,24 +179,14 @@ const std::vector<CommandInfo>& Commands() {
        "the Python frames\nfirst. The run goes on; a thread is stopped while its native stack is "
        "read. Where the nodes keep log files,\nrank_R/stacks.txt has all lines.",
        {}},
-      {"chaos",
-       Command::kChaos,
-       "ddpctl",
-       " [RUN]",
+      {"chaos", Command::kChaos, "ddpctl", " [RUN]",
        "inject faults into a run, on purpose, and report what they cost",
        "Injects one fault after another into your own run, at random, and prints for each how long "
        "it "
        "took until the run\nhad made a new step. Ends with the run, after --count faults or --for "
        "SECONDS, or with Ctrl-C; undoes what lasts and\nprints a report. Only for a run with a "
        "secret. CHAOS.md explains it. Kinds of faults:\n\n",
-       {{"--every", 0, "SECONDS", "Time between two faults (5)."},
-        {"--kinds", 0, "LIST", "Kinds of faults: names, default or all (default)."},
-        {"--count", 0, "N", "End after N faults."},
-        {"--for", 0, "SECONDS", "End after this time."},
-        {"--lasting", 0, "SECONDS", "Duration of faults that last (that of each kind)."},
-        {"--seed", 0, "N", "Repeat the choices of an earlier report."},
-        {"--report", 0, "FILE", "Write the report as JSON."},
-        {"--yes", 0, nullptr, "Do not ask for the name of the run."}}},
+       kChaosFlags},
   };
   return commands;
 }
@@ -143,10 +206,7 @@ std::string Overview() {
 }
 
 std::vector<Flag> FlagsOf(const CommandInfo& info) {
-  std::vector<Flag> flags = info.flags;
-  flags.insert(flags.end(), kServiceFlags.begin(), kServiceFlags.end());
-  flags.insert(flags.end(), kSecurityFlags.begin(), kSecurityFlags.end());
-  return flags;
+  return FlagsIn(info.flags, kServiceFlags, kSecurityFlags<Given>);
 }
 
 std::string HelpText(const CommandInfo& info) {
@@ -176,71 +236,15 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
   return all;
 }
 
-// `numbers` ascend.
-std::vector<RankRange> ToRanges(const std::vector<int>& numbers) {
-  std::vector<RankRange> ranges;
-  for (const int number : numbers) {
-    if (!ranges.empty() && number == ranges.back().last + 1) {
-      ranges.back().last = number;
-    } else {
-      ranges.push_back({number, number});
-    }
-  }
-  return ranges;
-}
-
-void ReadLogs(Reader& reader, CtlOptions& options) {
-  LogWatch& watch = options.watch;
-  watch.follow = reader.Switch("--follow");
-  watch.lines = reader.Integer("--lines", 0, kWatchLinesMax).value_or(kLogsLinesDefault);
-  if (const Value* value = reader.Find("--rank"); value != nullptr) {
-    const auto ranks = ParseRanges(value->text);
-    if (!ranks.has_value() || ranks->empty()) {
-      reader.Fail(*value, "ranks, as in 0-3,8");
-    } else {
-      watch.ranks = ToRanges(*ranks);
-      if (watch.ranks.size() > kWatchNamesMax) reader.Fail(*value, "fewer ranges");
-    }
-  }
-  if (const Value* value = reader.Find("--node"); value != nullptr) {
-    options.nodes = absl::StrSplit(value->text, ',', absl::SkipWhitespace());
-    if (options.nodes.empty() || options.nodes.size() > kWatchNamesMax) {
-      reader.Fail(*value, "node ranks, hosts or node ids, as in 0,node-b");
-    }
-  }
-  const bool out = reader.Switch("--stdout");
-  const bool err = reader.Switch("--stderr");
-  watch.without_stdout = err && !out;
-  watch.without_stderr = out && !err;
-}
-
-void ReadChaos(Reader& reader, ChaosOptions& chaos) {
-  chaos.every = reader.Seconds("--every", kChaosSecondsMax).value_or(kChaosIntervalDefault);
-  chaos.time = reader.Seconds("--for", kChaosSecondsMax).value_or(std::chrono::milliseconds(0));
-  chaos.count = reader.Integer("--count", 1, kChaosFaultsMax).value_or(0);
-  chaos.duration = reader.Seconds("--lasting", static_cast<double>(kFaultDurationMax.count()))
-                       .value_or(std::chrono::milliseconds(0));
-  chaos.seed = reader.Integer("--seed", 0, std::numeric_limits<int>::max());
-  chaos.report = reader.Text("--report", "a file", "");
-  chaos.yes = reader.Switch("--yes");
-  absl::StatusOr<std::vector<FaultKind>> kinds =
-      ParseFaultKinds(reader.Text("--kinds", "a list of kinds", "default"));
-  if (!kinds.ok()) return reader.FailWith(std::string(kinds.status().message()));
-  chaos.kinds = *std::move(kinds);
-}
-
-absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::string& see_help) {
-  const std::optional<Endpoint> endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
-  const std::string address = reader.Text("--master-addr", "an address", "");
-  const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
-  const std::string socket = reader.Text("--socket", "a path", "");
-  if (!reader.status().ok()) return reader.status();
-  if (!socket.empty()) return ServiceAddress{.endpoint = {}, .socket = socket};
+absl::StatusOr<ServiceAddress> AddressOf(const Given& given, const std::string& see_help) {
+  const std::optional<Endpoint>& endpoint = given.endpoint;
+  if (!given.socket.empty()) return ServiceAddress{.endpoint = {}, .socket = given.socket};
   if (endpoint.has_value() && endpoint->port == 0) {
     return absl::InvalidArgumentError("--rdzv-endpoint needs the port of the service, not 0");
   }
   if (endpoint.has_value()) return ServiceAddress{.endpoint = *endpoint, .socket = ""};
-  if (!address.empty()) return ServiceAddress{.endpoint = {address, port}, .socket = ""};
+  if (!given.master_addr.empty())
+    return ServiceAddress{.endpoint = {given.master_addr, given.master_port}, .socket = ""};
   return absl::InvalidArgumentError(absl::StrCat(
       "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
 }
@@ -281,33 +285,24 @@ void ReadPositional(const CommandInfo& info, const std::vector<std::string>& res
 absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlags& flags,
                                        const std::string& see_help) {
   Reader reader(flags.values);
-  CtlOptions options;
-  options.command = info.command;
-  options.run_id = reader.Text("--rdzv-id", "a name", "");
-  options.timeout = reader.Seconds("--timeout", kTimeoutSecondsMax).value_or(kStatusTimeoutDefault);
-  options.json = reader.Switch("--json");
-  options.refresh = reader.Switch("--watch");
-  options.interval =
-      reader.Seconds("--interval", kWatchIntervalSecondsMax).value_or(kWatchIntervalDefault);
-  if (options.json && options.refresh) {
+  Given given;
+  given.command = info.command;
+  given.chaos.kinds = *ParseFaultKinds("default");
+  reader.Read(info.flags, given);
+  reader.Read(kServiceFlags, given);
+  reader.Read(kSecurityFlags<Given>, given);
+  if (given.json && given.refresh) {
     reader.FailWith("--json and --watch contradict each other; leave one of them out");
   }
-  options.now = reader.Switch("--now");
-  options.wait = reader.Switch("--wait");
-  options.wait_timeout =
-      reader.Seconds("--wait-timeout", kStopWaitSecondsMax).value_or(kStopWaitDefault);
-  if (info.command == Command::kLogs) ReadLogs(reader, options);
-  if (info.command == Command::kChaos) ReadChaos(reader, options.chaos);
-  options.force = reader.Switch("--force");
-  options.at_next_round = reader.Switch("--at-next-round");
-  options.dry_run = reader.Switch("--dry-run");
-  options.security = reader.Security();
-  ReadPositional(info, flags.rest, see_help, reader, options);
+  given.watch.without_stdout = given.only_stderr && !given.only_stdout;
+  given.watch.without_stderr = given.only_stdout && !given.only_stderr;
+  reader.Check(CheckSecurityOptions(given.security));
+  ReadPositional(info, flags.rest, see_help, reader, given);
   if (!reader.status().ok()) return reader.status();
-  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, see_help);
+  absl::StatusOr<ServiceAddress> service = AddressOf(given, see_help);
   if (!service.ok()) return service.status();
-  options.service = *std::move(service);
-  return options;
+  given.service = *std::move(service);
+  return CtlOptions(std::move(given));
 }
 
 }  // namespace

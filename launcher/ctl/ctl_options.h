@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/base/flags.h"
+#include "launcher/base/limits.h"
 #include "launcher/options/options.h"
 #include "rendezvous/values/session_types.h"
 
@@ -27,7 +28,7 @@ std::string TargetOf(const ServiceAddress& service);
 
 // Of ddpctl chaos.
 struct ChaosOptions {
-  std::chrono::milliseconds every{0};
+  std::chrono::milliseconds every = kChaosIntervalDefault;
   std::chrono::milliseconds time{0};  // 0: without an end of its own
   int count = 0;                      // likewise
   std::vector<FaultKind> kinds;
@@ -42,21 +43,21 @@ struct CtlOptions {
   Command command = Command::kStop;
   ServiceAddress service;
   std::string run_id;  // empty: all runs (status), or the only one
-  std::chrono::milliseconds timeout{0};
+  std::chrono::milliseconds timeout = kStatusTimeoutDefault;
   SecurityOptions security;
 
   // Of status.
   bool json = false;
   bool refresh = false;  // --watch
-  std::chrono::milliseconds interval{0};
+  std::chrono::milliseconds interval = kWatchIntervalDefault;
 
   // Of stop.
   bool now = false;
   bool wait = false;
-  std::chrono::milliseconds wait_timeout{0};
+  std::chrono::milliseconds wait_timeout = kStopWaitDefault;
 
   // Of logs.
-  LogWatch watch;
+  LogWatch watch{.lines = kLogsLinesDefault};
   std::vector<std::string> nodes;  // empty: all
 
   // Of stacks.

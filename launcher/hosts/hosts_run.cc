@@ -21,7 +21,7 @@
 #include "launcher/command_line/scheduler_env.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
-#include "launcher/options/option_groups.h"
+#include "launcher/options/options.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/addresses.h"

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,9 +12,11 @@
 #include <vector>
 
 #include "launcher/base/flags.h"
+#include "launcher/base/limits.h"
 #include "launcher/options/hosts_list.h"
 #include "launcher/options/log_specs.h"
 #include "launcher/options/worker_wraps.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/security/credentials.h"
 #include "rendezvous/values/session_types.h"
 
@@ -22,6 +25,9 @@ namespace ddprun {
 // ---- CPUs and GPUs of the workers
 
 enum class NumaBinding { kNone, kNode, kSocket, kExclusive, kCoreComplex };
+inline constexpr char kNumaBindingNames[] = "node|socket|exclusive|core-complex";
+// The value of --numa-binding, as in torchrun; "none" if there is none.
+std::string NumaBindingName(NumaBinding mode);
 
 struct AffinityOptions {
   NumaBinding numa_binding = NumaBinding::kNone;
@@ -33,7 +39,7 @@ struct AffinityOptions {
 // ---- `ddprun doctor`, which accepts the flags of a run too
 
 struct DoctorOptions {
-  std::chrono::milliseconds timeout{0};  // for the other nodes to join
+  std::chrono::milliseconds timeout = kDoctorTimeoutDefault;  // for the other nodes to join
   bool json = false;
   std::string python;    // empty: none is checked
   int nodes_wanted = 0;  // the number of nodes that -H has started; 0: --nnodes
@@ -45,8 +51,8 @@ enum class OnHang { kKill, kReport };
 
 // 0: never.
 struct HangOptions {
-  std::chrono::milliseconds hang_timeout{
-      0};  // without progress, of a worker that has reported some
+  // Without progress, of a worker that has reported some.
+  std::chrono::milliseconds hang_timeout = kHangTimeoutDefault;
   std::chrono::milliseconds init_timeout{0};       // of one that has not, since its start
   std::chrono::milliseconds heartbeat_timeout{0};  // without a byte of output, or progress
   OnHang on_hang = OnHang::kKill;
@@ -119,7 +125,9 @@ struct ObserveOptions {
 
 struct RestartOptions {
   int max_restarts = 0;
-  RestartPolicy policy;
+  // The shell's exit codes for a program that cannot be run or is missing: no restart will find it.
+  // Others are left to the user: 1 and 2 are what programs end with for any reason.
+  RestartPolicy policy{.never_codes = {{126, 127}}};
   int spares = 0;  // parked workers of this node
 };
 
@@ -127,20 +135,21 @@ struct RestartOptions {
 
 // Notices of preemption: this machine will be taken away.
 struct NoticeOptions {
-  std::vector<int> signals;            // that are one
-  std::string file;                    // whose appearance is one; empty: none
-  std::chrono::milliseconds grace{0};  // the time that is left then
-  int worker_signal = 0;               // to each worker on a notice; 0: none
+  std::vector<int> signals;                               // that are one
+  std::string file;                                       // whose appearance is one; empty: none
+  std::chrono::milliseconds grace = kNoticeGraceDefault;  // the time that is left then
+  int worker_signal = 0;                                  // to each worker on a notice; 0: none
 };
 
 // Who gets the signal that ends a worker: its process alone, or its process group. kAuto: the
 // process alone where ddprun itself runs Python, whose data loaders would die of the signal before
 // the program can save; else the group, because a shell acts on a signal only when its child has
 // ended.
-enum class SignalScope { kAuto, kWorker, kGroup };
+enum class SignalScope { kWorker, kGroup, kAuto };
 
 struct StopOptions {
-  std::vector<int> end_signals;        // that end the run
+  // That end the run: torchrun's.
+  std::vector<int> end_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::vector<int> forwarded_signals;  // only forwarded to the workers
   NoticeOptions notices;
   // All that do not end the run.
@@ -149,19 +158,18 @@ struct StopOptions {
     passed.insert(passed.end(), notices.signals.begin(), notices.signals.end());
     return passed;
   }
-  std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
-  std::chrono::milliseconds restart_timeout{0};   // before another round
+  // Between SIGTERM and SIGKILL at the run's end, and before another round.
+  std::chrono::milliseconds shutdown_timeout = kTermTimeoutDefault;
+  std::chrono::milliseconds restart_timeout = kTermTimeoutDefault;
   SignalScope signal_scope = SignalScope::kAuto;
   // For what workers that ended with 0 left behind, to end by itself before SIGTERM.
-  std::chrono::milliseconds leftover_timeout{0};
+  std::chrono::milliseconds leftover_timeout = kLeftoverTimeoutDefault;
 };
 
-// ---- Flags of torchrun without effect, or rejected
-
-struct TorchrunOptions {
-  bool logs_events_to_console = false;  // events go to stderr, as torchrun's do
-  std::vector<std::string> notes;       // on flags without effect
-};
+// The longest time between the order to stop and the end of a node's last process.
+std::chrono::milliseconds StopTimeout(const StopOptions& options);
+// That the head of a run orders a node to stop with: SIGTERM, unless it is a notice there.
+int StopSignal(const StopOptions& options);
 
 // ---- The final report of a run
 
@@ -228,9 +236,9 @@ struct Options : ProgramSection {
   // store of its own.
   bool ranks_by_role = false;
   WorkerStore worker_store = WorkerStore::kMaster;
-  std::chrono::milliseconds join_timeout{0};
-  std::chrono::milliseconds last_call{0};
-  std::chrono::milliseconds lease{0};
+  std::chrono::milliseconds join_timeout = kJoinTimeoutDefault;
+  std::chrono::milliseconds last_call = kLastCallDefault;
+  std::chrono::milliseconds lease = kLeaseDefault;
   AffinityOptions affinity;
   RestartOptions restarts;
   StopOptions stopping;
@@ -241,8 +249,8 @@ struct Options : ProgramSection {
   SecurityOptions security;
   HostOptions hosts;
   std::optional<DoctorOptions> doctor;  // `ddprun doctor`: nothing is started
-  TorchrunOptions torchrun;
-  std::vector<WorkerWrap> wraps;  // of different ranks
+  bool logs_events_to_console = false;  // events go to stderr, as torchrun's do
+  std::vector<WorkerWrap> wraps;        // of different ranks
   WorkerStdin worker_stdin;
   std::vector<std::string> preload;  // Python modules that a fork server imports
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set

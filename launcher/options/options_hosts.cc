@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/option_groups.h"
+#include "launcher/options/run_flags.h"
 
 #include <algorithm>
 
@@ -11,30 +11,20 @@ namespace {
 
 // Flags that the head sets for each node, or that concern the head alone. The secret is sent
 // separately.
-constexpr const char* kHeadFlags[] = {
-    "--nnodes",        "--node-rank", "--nproc-per-node", "--master-addr", "--master-port",
-    "--rdzv-endpoint", "--rdzv-id",   "--standalone",     "--token-file",  "--ntasks"};
+constexpr FlagName kHeadFlags[] = {
+    "--nnodes"_flag,      "--node-rank"_flag,     "--nproc-per-node"_flag, "--master-addr"_flag,
+    "--master-port"_flag, "--rdzv-endpoint"_flag, "--rdzv-id"_flag,        "--standalone"_flag,
+    "--token-file"_flag,  "--ntasks"_flag};
 
 // What the head has done: what files say is in the other values.
-constexpr const char* kDoneFlags[] = {"--config", "--env-file", "--dry-run"};
+constexpr FlagName kDoneFlags[] = {"--config"_flag, "--env-file"_flag, "--dry-run"_flag};
 
 bool IsForwarded(const std::string& flag) {
-  const auto is_flag = [&](const char* other) { return flag == other; };
+  const auto is_flag = [&](FlagName other) { return flag == other.text; };
   return std::none_of(std::begin(kHeadFlags), std::end(kHeadFlags), is_flag) &&
          std::none_of(std::begin(kDoneFlags), std::end(kDoneFlags), is_flag) &&
-         std::none_of(kHostFlags.begin(), kHostFlags.end(),
+         std::none_of(std::begin(kHostFlags), std::end(kHostFlags),
                       [&](const Flag& other) { return flag == other.name; });
-}
-
-void ReadExports(Reader& reader, HostOptions& options) {
-  const Value* value = reader.Find("--export");
-  if (value == nullptr) return;
-  for (const absl::string_view entry : absl::StrSplit(value->text, kRepeatSeparator)) {
-    if (entry.empty() || entry.front() == '=') {
-      return reader.Fail({std::string(entry), value->source}, "NAME or NAME=VALUE");
-    }
-    options.exports.emplace_back(entry);
-  }
 }
 
 void CheckHostsTogether(Reader& reader, const HostOptions& options) {
@@ -42,9 +32,9 @@ void CheckHostsTogether(Reader& reader, const HostOptions& options) {
   if (ways > 1) {
     reader.FailWith("-H, --hostfile and --srun each say where the nodes are; give one of them");
   }
-  for (const char* flag : {"--standalone", "--node-rank"}) {
+  for (const FlagName flag : {"--standalone"_flag, "--node-rank"_flag}) {
     if (ways > 0 && reader.Find(flag) != nullptr) {
-      reader.FailWith(absl::StrCat(flag,
+      reader.FailWith(absl::StrCat(flag.text,
                                    " is for a ddprun that is started on each node by itself, "
                                    "and this one starts them all; leave it out"));
     }
@@ -52,7 +42,8 @@ void CheckHostsTogether(Reader& reader, const HostOptions& options) {
   if (options.srun && !options.rsh.empty()) {
     reader.FailWith("--srun and --rsh contradict each other; leave one of them out");
   }
-  for (const char* flag : {"--rsh", "--launch-agent", "--wdir", "--export"}) {
+  for (const FlagName flag :
+       {"--rsh"_flag, "--launch-agent"_flag, "--wdir"_flag, "--export"_flag}) {
     if (ways == 0 && reader.Find(flag) != nullptr) {
       reader.FailWith(absl::StrCat(reader.Find(flag)->source,
                                    " is for nodes that are started from here; give their hosts "
@@ -63,45 +54,29 @@ void CheckHostsTogether(Reader& reader, const HostOptions& options) {
 
 }  // namespace
 
-const std::vector<Flag> kHostFlags = {
-    {"--hosts", 'H', "HOST[:N],...",
-     "Start a node on each host over ssh, with N workers; node[01-04]:8 names four hosts."},
-    {"--hostfile", 0, "FILE",
-     "Read the hosts from a file: one HOST, HOST:N or HOST slots=N a line."},
-    {"--srun", 0, nullptr, "Start a node on each host of this Slurm allocation."},
-    {"--rsh", 0, "COMMAND", "Run COMMAND HOST DDPRUN... instead of ssh (\"ssh -p 2222\")."},
-    {"--launch-agent", 0, "COMMAND",
-     "Command for ddprun on the hosts (the path of this ddprun, else the one in PATH there)."},
-    {"--wdir", 0, "FOLDER", "Working folder on the hosts (this one)."},
-    {"--export", 'x', "NAME[=VALUE]",
-     "Send this variable to the hosts, too; may be repeated. Variables of this machine are not "
-     "sent.",
-     true},
-};
+void ReadInto(Reader& reader, const Flag&, const Value& value, std::vector<HostEntry>& to) {
+  absl::StatusOr<std::vector<HostEntry>> hosts = ParseHosts(value.text, value.source);
+  reader.Check(hosts.status());
+  if (hosts.ok()) to = *std::move(hosts);
+}
 
-HostOptions ReadHostOptions(Reader& reader, const Values& values) {
-  HostOptions options;
-  if (const Value* value = reader.Find("--hosts")) {
-    absl::StatusOr<std::vector<HostEntry>> hosts = ParseHosts(value->text, value->source);
-    if (hosts.ok()) {
-      options.hosts = *std::move(hosts);
-    } else {
-      reader.FailWith(std::string(hosts.status().message()));
+void ReadExports(Reader& reader, const Flag&, const Value& value, Options& options) {
+  for (const absl::string_view entry : absl::StrSplit(value.text, kRepeatSeparator)) {
+    if (entry.empty() || entry.front() == '=') {
+      return reader.Fail({std::string(entry), value.source}, "NAME or NAME=VALUE");
     }
+    options.hosts.exports.emplace_back(entry);
   }
-  options.hostfile = reader.Text("--hostfile", "a file", "");
-  options.srun = reader.Switch("--srun");
-  options.rsh = reader.Text("--rsh", "a command", "");
-  options.launch_agent = reader.Text("--launch-agent", "a command", "");
-  options.wdir = reader.Text("--wdir", "a folder", "");
-  options.has_nnodes = reader.Find("--nnodes") != nullptr;
-  options.has_nproc = reader.Find("--nproc-per-node") != nullptr;
-  ReadExports(reader, options);
+}
+
+void FinishHosts(Reader& reader, const Values& values, Options& options) {
+  options.hosts.has_nnodes = reader.Find("--nnodes"_flag) != nullptr;
+  options.hosts.has_nproc = reader.Find("--nproc-per-node"_flag) != nullptr;
   for (const auto& [flag, value] : values) {
-    if (IsForwarded(flag)) options.forwarded.push_back(absl::StrCat(flag, "=", value.text));
+    if (IsForwarded(flag))
+      options.hosts.forwarded.push_back(FlagName(flag.c_str()).With(value.text));
   }
-  CheckHostsTogether(reader, options);
-  return options;
+  CheckHostsTogether(reader, options.hosts);
 }
 
 }  // namespace ddprun

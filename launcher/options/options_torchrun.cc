@@ -1,54 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/option_groups.h"
-
 #include "absl/strings/str_cat.h"
+#include "launcher/options/run_flags.h"
 
 namespace ddprun {
-namespace {
 
-constexpr double kMonitorIntervalSecondsMax = 24.0 * 3600;
+void NoteMonitorInterval(Reader& reader, const Flag& flag, const Value& value, Options& options) {
+  std::chrono::milliseconds unused;
+  ReadInto(reader, flag, value, unused);
+  options.notes.push_back(
+      "--monitor-interval has no effect: the kernel tells of a worker's end at once");
+}
 
-void ReadLogsSpecs(Reader& reader) {
-  const Value* value = reader.Find("--logs-specs");
-  if (value == nullptr || value->text.empty() || value->text == "default") return;
+void NoteStartMethod(Reader& reader, const Flag& flag, const Value& value, Options& options) {
+  ReadChoice(reader, flag, value);
+  options.notes.push_back(
+      "--start-method has no effect: it is of Python functions, and workers are programs");
+}
+
+void ReadEventLogHandler(Reader& reader, const Flag& flag, const Value& value, Options& options) {
+  options.logs_events_to_console = ReadChoice(reader, flag, value) == 1;
+}
+
+void CheckLogsSpecs(Reader& reader, const Flag&, const Value& value, Options&) {
+  if (value.text.empty() || value.text == "default") return;
   reader.FailWith(absl::StrCat(
-      value->source, " '", value->text,
+      value.source, " '", value.text,
       "' names a Python class that torchrun loads into itself, which ddprun cannot; see ddprun "
       "--help logs for where output can go"));
 }
 
-}  // namespace
-
-const std::vector<Flag> kTorchrunFlags = {
-    {"--monitor-interval", 0, "SECONDS", "No effect: the kernel reports a worker's end at once."},
-    {"--start-method", 0, "spawn|fork|forkserver", "No effect: it concerns Python functions."},
-    {"--event-log-handler", 0, "null|console",
-     "console: the same as --event-log /dev/stderr (null)."},
-    {"--logs-specs", 0, "NAME", "default; another one names a Python class, and is refused."},
-    {"--use-env", 0, nullptr,
-     "No effect: workers always have LOCAL_RANK. For a program that wants it as an argument, write "
-     "'--local-rank=${local_rank}' after its name."},
-};
-
-TorchrunOptions ReadTorchrunOptions(Reader& reader) {
-  TorchrunOptions options;
-  if (reader.Seconds("--monitor-interval", kMonitorIntervalSecondsMax).has_value()) {
-    options.notes.push_back(
-        "--monitor-interval has no effect: the kernel tells of a worker's end at once");
-  }
-  if (reader.Find("--start-method") != nullptr) {
-    reader.Choice<int>("--start-method", {{"spawn", 0}, {"fork", 0}, {"forkserver", 0}}, 0);
-    options.notes.push_back(
-        "--start-method has no effect: it is of Python functions, and workers are programs");
-  }
-  options.logs_events_to_console = reader.Choice<bool>(
-      "--event-log-handler", {{"null", false}, {"console", true}, {"dynamic_rendezvous", false}},
-      false);
-  ReadLogsSpecs(reader);
-  if (reader.Switch("--use-env")) {
-    options.notes.push_back("--use-env has no effect: workers always have LOCAL_RANK");
-  }
-  return options;
+void NoteUseEnv(Reader& reader, const Flag& flag, const Value& value, Options& options) {
+  bool given = false;
+  ReadInto(reader, flag, value, given);
+  if (given) options.notes.push_back("--use-env has no effect: workers always have LOCAL_RANK");
 }
 
 }  // namespace ddprun

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/int_ranges.h"
-#include "launcher/options/option_groups.h"
+#include "launcher/options/options.h"
 
 namespace ddprun {
 namespace {

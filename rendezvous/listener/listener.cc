@@ -28,8 +28,8 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/event_fd.h"
-#include "rendezvous/base/ready_queue.h"
 #include "rendezvous/listener/first_bytes.h"
+#include "rendezvous/listener/ready_queue.h"
 #include "rendezvous/security/hello_tag.h"
 #include "rendezvous/wire/peer_name.h"
 

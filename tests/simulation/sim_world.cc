@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/options/option_groups.h"
+#include "launcher/options/run_flags.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
@@ -75,7 +75,10 @@ absl::Status PolicyInto(const ScenarioLine& line, RestartPolicy& to) {
   Values values;
   for (std::size_t i = 0; i < words.size(); i += 2) values[words[i]] = {words[i + 1], words[i]};
   Reader reader(values);
-  to = ReadRestartOptions(reader).policy;
+  Options options;
+  reader.Read(kRestartFlags, options);
+  FinishRestarts(reader, options);
+  to = options.restarts.policy;
   return reader.status();
 }
 

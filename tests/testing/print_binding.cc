@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/base/int_ranges.h"
-#include "launcher/options/option_groups.h"
+#include "launcher/options/options.h"
 #include "launcher/placement/numa_binding.h"
 #include "launcher/placement/topology.h"
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "absl/strings/str_replace.h"
+#include "launcher/options/run_flags.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {
@@ -30,14 +31,14 @@ std::string Refused(const std::vector<std::string>& arguments) {
 TEST(HelpTextTest, TheShortHelpIsAScreenThatNamesEveryTopic) {
   const std::string text = Shown({"--help"});
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 45);
-  for (const FlagTopic& topic : FlagTopics()) EXPECT_THAT(text, HasSubstr(topic.title));
+  for (const FlagTopic& topic : kFlagTopics) EXPECT_THAT(text, HasSubstr(topic.title));
   EXPECT_THAT(text, AllOf(HasSubstr("--nproc-per-node"), HasSubstr("ddprun status")));
   EXPECT_THAT(text, Not(HasSubstr("--tls-cert")));
 }
 
 TEST(HelpTextTest, EveryFlagIsInItsTopicAndInAll) {
   const std::string all = Shown({"-h", "all"});
-  for (const FlagTopic& topic : FlagTopics()) {
+  for (const FlagTopic& topic : kFlagTopics) {
     const std::string text = Shown({"--help", topic.name});
     for (const Flag& flag : topic.flags) {
       EXPECT_THAT(text, HasSubstr(flag.name)) << topic.name;
@@ -64,9 +65,9 @@ TEST(HelpTextTest, FlagsAreNamedOnceInAllTables) {
 }
 
 TEST(HelpTextTest, ChoicesAreTheLowerCaseWords) {
-  EXPECT_THAT(ChoicesOf({"--a", 0, "N|auto|gpu", ""}), ElementsAre("auto", "gpu"));
-  EXPECT_THAT(ChoicesOf({"--a", 0, "file", ""}), IsEmpty());
-  EXPECT_THAT(ChoicesOf({"--a", 0, nullptr, ""}), IsEmpty());
+  EXPECT_THAT(ChoicesOf("N|auto|gpu"), ElementsAre("auto", "gpu"));
+  EXPECT_THAT(ChoicesOf("file"), IsEmpty());
+  EXPECT_THAT(ChoicesOf(nullptr), IsEmpty());
 }
 
 TEST(HelpTextTest, EveryFlagIsInEveryShellsScriptAndInTheManual) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/option_groups.h"
+#include "launcher/options/run_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,15 +12,17 @@ using ::testing::HasSubstr;
 
 AffinityOptions Read(const Values& values) {
   Reader reader(values);
-  AffinityOptions options = ReadAffinityOptions(reader);
+  Options options;
+  reader.Read(kAffinityFlags, options);
   EXPECT_TRUE(reader.status().ok()) << reader.status();
-  return options;
+  return options.affinity;
 }
 
 std::string Error(const std::string& flag, const std::string& text) {
   const Values values = {{flag, {text, flag}}};
   Reader reader(values);
-  ReadAffinityOptions(reader);
+  Options options;
+  reader.Read(kAffinityFlags, options);
   EXPECT_FALSE(reader.status().ok()) << flag << " " << text;
   return std::string(reader.status().message());
 }

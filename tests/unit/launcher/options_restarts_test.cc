@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/option_groups.h"
+#include "launcher/options/run_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,9 +21,10 @@ Read Parse(const std::vector<std::pair<std::string, std::string>>& flags) {
   Values values;
   for (const auto& [flag, text] : flags) values[flag] = {text, flag};
   Reader reader(values);
-  Read read{ReadRestartOptions(reader), ""};
-  read.error = std::string(reader.status().message());
-  return read;
+  Options options;
+  reader.Read(kRestartFlags, options);
+  FinishRestarts(reader, options);
+  return {options.restarts, std::string(reader.status().message())};
 }
 
 Codes Never(const std::string& list) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/option_groups.h"
+#include "launcher/options/run_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchrun's flags that mean something else here, or nothing.
-#include "launcher/options/option_groups.h"
+#include "launcher/options/run_flags.h"
 
 #include <gmock/gmock.h>
 
@@ -20,11 +20,10 @@ TEST(OptionsTorchrunTest, FlagsWithoutEffectAreTakenAndNoted) {
       "--monitor-interval 0.5 --start_method=fork --event-log-handler console --use-env");
   EXPECT_THAT(options.notes, ElementsAre(HasSubstr("--monitor-interval"),
                                          HasSubstr("--start-method"), HasSubstr("--use-env")));
-  EXPECT_TRUE(options.torchrun.logs_events_to_console);
-  EXPECT_FALSE(ParsedLine("").torchrun.logs_events_to_console);
+  EXPECT_TRUE(options.logs_events_to_console);
+  EXPECT_FALSE(ParsedLine("").logs_events_to_console);
   EXPECT_THAT(ParsedLine("").notes, IsEmpty());
-  EXPECT_TRUE(
-      ParsedLine("", {{"PET_EVENT_LOG_HANDLER", "console"}}).torchrun.logs_events_to_console);
+  EXPECT_TRUE(ParsedLine("", {{"PET_EVENT_LOG_HANDLER", "console"}}).logs_events_to_console);
 }
 
 TEST(OptionsTorchrunTest, TheConsoleHandlerIsAnEventLogOnStderr) {

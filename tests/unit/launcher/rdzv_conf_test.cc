@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key that torchrun's rendezvous backends read, and those that they swallow.
-#include "launcher/command_line/rdzv_conf.h"
+#include "launcher/options/run_flags.h"
 
 #include <gmock/gmock.h>
 

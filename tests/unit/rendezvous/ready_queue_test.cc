@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/base/ready_queue.h"
+#include "rendezvous/listener/ready_queue.h"
 
 #include <gtest/gtest.h>
 
