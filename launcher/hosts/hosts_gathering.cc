@@ -8,7 +8,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
-#include "launcher/options/hosts_list.h"
+#include "launcher/options/run_flags.h"
 #include "proto/text.h"
 #include "proto/version.h"
 
@@ -94,7 +94,7 @@ void HeadStepper::LaunchIfReady() {
   s_.phase = HeadPhase::kMeeting;
   s_.gather_deadline = now_ + config_.join_timeout;
   Go go{.node = *s_.first_node, .node_rank = 0, .serve = plan_.master_port == 0, .flags = {}};
-  go.flags = {NodesFlag(), absl::StrCat("--master-addr=", ServiceAddress(s_, config_))};
+  go.flags = {NodesFlag(), "--master-addr"_flag.With(ServiceAddress(s_, config_))};
   if (plan_.master_port != 0) go.flags.push_back(PortFlag(plan_.master_port));
   SendTo(*s_.first_node, std::move(go));
 }
@@ -133,11 +133,11 @@ Go HeadStepper::GoFor(int number, int port) const {
   } else if (port != 0 && !srun && !node.node_rank.has_value()) {
     go.flags.push_back(EndpointFlag(ServiceAddress(s_, config_), port));  // a spare
   } else if (port != 0) {
-    go.flags.push_back(absl::StrCat("--master-addr=", ServiceAddress(s_, config_)));
+    go.flags.push_back("--master-addr"_flag.With(ServiceAddress(s_, config_)));
     go.flags.push_back(PortFlag(port));
   } else if (!plan_.master_addr.empty()) {
     // One node needs no rendezvous; the address is for its workers.
-    go.flags.push_back(absl::StrCat("--master-addr=", plan_.master_addr));
+    go.flags.push_back("--master-addr"_flag.With(plan_.master_addr));
   }
   if (port == 0 && plan_.master_port != 0) go.flags.push_back(PortFlag(plan_.master_port));
   return go;
@@ -156,11 +156,13 @@ int HeadStepper::NodesWanted() const {
 }
 
 std::string HeadStepper::NodesFlag() const {
-  return absl::StrCat("--nnodes=", plan_.nodes_min, ":", NodesWanted());
+  return "--nnodes"_flag.With(absl::StrCat(plan_.nodes_min, ":", NodesWanted()));
 }
 
+std::string HeadStepper::PortFlag(int port) { return "--master-port"_flag.With(port); }
+
 std::string HeadStepper::EndpointFlag(const std::string& host, int port) {
-  return absl::StrCat("--rdzv-endpoint=", HostPort(host, port));
+  return "--rdzv-endpoint"_flag.With(HostPort(host, port));
 }
 
 std::string HeadStepper::Awaited() const {

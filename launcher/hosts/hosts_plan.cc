@@ -11,6 +11,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/hosts/hosts_total.h"
+#include "launcher/options/run_flags.h"
 #include "proto/text.h"
 #include "rendezvous/base/limits.h"
 
@@ -176,8 +177,8 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
 // The arguments of ddprun on a node, except those that are known last and sent with Go.
 Words NodeArguments(const Options& options, const std::string& run_id, const std::string& nproc) {
   Words arguments = options.hosts.forwarded;
-  arguments.push_back(absl::StrCat("--nproc-per-node=", nproc));
-  arguments.push_back(absl::StrCat("--rdzv-id=", run_id));
+  arguments.push_back("--nproc-per-node"_flag.With(nproc));
+  arguments.push_back("--rdzv-id"_flag.With(run_id));
   arguments.push_back("--");
   Append(arguments, options.program);
   for (const ProgramSection& section : options.more_programs)

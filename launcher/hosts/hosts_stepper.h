@@ -51,7 +51,7 @@ class HeadStepper {
   void SendTo(int number, Go go);
   int NodesWanted() const;
   std::string NodesFlag() const;
-  static std::string PortFlag(int port) { return absl::StrCat("--master-port=", port); }
+  static std::string PortFlag(int port);
   static std::string EndpointFlag(const std::string& host, int port);
   std::string Awaited() const;
   void ShowAwaited();

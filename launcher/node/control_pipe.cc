@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
-#include "launcher/options/hosts_list.h"
+#include "launcher/options/run_flags.h"
 #include "proto/version.h"
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/security/token.h"
@@ -67,9 +67,9 @@ Orders MakeOrders(Setup& setup, const Go& go, int number) {
   Orders orders;
   orders.arguments = go.flags;
   if (go.node_rank.has_value()) {
-    orders.arguments.push_back(absl::StrCat("--node-rank=", *go.node_rank));
+    orders.arguments.push_back("--node-rank"_flag.With(*go.node_rank));
   } else if (!setup.node.has_value()) {
-    orders.arguments.push_back(absl::StrCat("--node-rank=", number));
+    orders.arguments.push_back("--node-rank"_flag.With(number));
   }
   orders.arguments.insert(orders.arguments.end(), setup.arguments.begin(), setup.arguments.end());
   orders.token = std::exchange(setup.token, {});
