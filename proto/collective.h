@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-// Of a worker: it has few process groups, and reports a few collectives of each.
+// Limits for one worker, which has few process groups and reports a few collectives of each.
 inline constexpr std::size_t kCollectivesDoneMax = 32;
 // Longer names of groups and collectives are cut.
 inline constexpr std::size_t kCollectiveNameBytesMax = 48;

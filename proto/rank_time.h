@@ -27,7 +27,7 @@ const char* NameOf(TimeClass kind);
 
 struct RankTime {
   using Time = std::chrono::microseconds;
-  // Of one class: values beyond it are limited to it, so that those of many nodes can be added.
+  // The limit of one class: larger values are cut to it, so that those of many nodes can be added.
   static constexpr Time kMax{1'000'000'000'000'000};
 
   std::array<Time, kTimeClasses> times{};

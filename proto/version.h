@@ -3,10 +3,10 @@
 
 namespace ddprun {
 
-// Of the messages in ddprun.proto. An agent of another version is rejected with both numbers named.
+// Version of the messages in ddprun.proto. An agent of another one is rejected, with both named.
 inline constexpr unsigned kProtocolVersion = 5;
 
-// Of the programs, as `--version` prints it. CMakeLists.txt passes the project's version.
+// Version of the programs, as `--version` prints it. CMakeLists.txt passes the project's version.
 inline constexpr const char* kSoftwareVersion = DDPRUN_VERSION;
 
 }  // namespace ddprun

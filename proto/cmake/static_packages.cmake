@@ -18,7 +18,7 @@ function(ddprun_static_sibling library result)
   endif()
 endfunction()
 
-# Of the packages that the calling folder has found.
+# Links the static libraries of the packages that the calling folder has found.
 function(ddprun_prefer_static_packages)
   if(NOT DDPRUN_STATIC_PACKAGES)
     return()
