@@ -78,7 +78,7 @@ for model in "$@"; do
     die "no weights are known for '$model'; name resnet18, resnet34, resnet50 or a file with its sum, FILE:SHA256"
 done
 mkdir -p "$folder" || die "cannot make the folder $folder; name another one"
-# Of several nodes that share the folder one fetches.
+# If several nodes share the folder, one of them fetches.
 exec 9>"$folder/.lock" || die "cannot write to $folder; name another folder"
 flock -w 7200 9 || die "another deploy/fetch-weights.sh has held $folder/.lock for two hours; end it and try again"
 for file in "${files[@]}"; do

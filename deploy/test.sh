@@ -17,7 +17,7 @@ print_phases() {
 }
 trap print_phases EXIT
 
-# Of this build alone, whatever else uses the cache.
+# Counts this build alone, whatever else uses the cache.
 print_cache_hits() {
   if ! command -v ccache >/dev/null; then
     say "compiler cache: ccache is not installed"

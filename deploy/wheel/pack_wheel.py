@@ -37,7 +37,7 @@ FOR_TORCH = ("train", "libddprun_cuda.so")
 OPTIONAL = ("libddprun_cuda.so",)  # of a build without CUDA
 # Libraries of the system that have no archive, but need nothing newer than the rest.
 COPIED = ("libisal.so.2",)
-# Of glibc, the compiler, LibTorch's side; whatever else a file asks for would be missing elsewhere.
+# From glibc, the compiler, or LibTorch's side; any other library that a file needs would be missing elsewhere.
 FOUND_ELSEWHERE = re.compile(
     r"(ld-linux-(x86-64|aarch64)|lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|gomp|torch_\w+|c10\w*|nccl|cudart))\.so[.\d]*$"
 )

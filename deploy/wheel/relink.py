@@ -40,7 +40,7 @@ PROMETHEUS = ("prometheus-cpp-pull", "prometheus-cpp-core")
 MORE = {"libdw.a": ("libdw", "libelf", "liblzma", "zlib"), "libcairo.a": ("cairo",)}
 GLIBC = ("-lc", "-ldl", "-lm", "-lpthread", "-lrt")
 MORE_ARCHIVES = {"libdw.a": ("bz2",)}
-# Of libstdc++.a, for programs that use the system's: what g++ 10's has not.
+# Members of libstdc++.a that g++ 10's library lacks, for programs that use the system's.
 NEWER_MEMBERS = ("condition_variable.o", "floating_from_chars.o", "futex.o", "functexcept.o", "snprintf_lite.o",
                  "lt5-sstream-inst.o")
 
