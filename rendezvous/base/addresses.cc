@@ -45,7 +45,7 @@ bool IsLinkLocal(const sockaddr* address) {
   return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 16 == 0xA9FE;
 }
 
-// Of a bound socket; 0 if it has none.
+// Port of a bound socket; 0 if it has none.
 int PortOf(int fd) {
   sockaddr_storage local{};
   socklen_t length = sizeof local;

@@ -406,7 +406,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   absl::CondVar attempt_done_;
   std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mutex_);
   Join join_ ABSL_GUARDED_BY(mutex_);
-  // Of the first connection, or of reconnecting.
+  // Deadline of the first connection, or of reconnecting.
   TimePoint deadline_ ABSL_GUARDED_BY(mutex_);
   milliseconds window_ ABSL_GUARDED_BY(mutex_){0};
   std::vector<Report> unacked_ ABSL_GUARDED_BY(mutex_);  // since round_ began; a handful

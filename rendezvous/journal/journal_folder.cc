@@ -116,7 +116,7 @@ std::uint64_t JournalFolder::synced_record() const {
   return absl::SimpleAtoi(FirstLine(synced_.get()), &number) ? number : 0;
 }
 
-// Of fixed length, so that one write replaces the previous number. A failure loses nothing.
+// The text has a fixed length: one write replaces the previous number. A failure is harmless.
 void JournalFolder::NoteSyncedRecord(std::uint64_t number) const {
   const std::string text = absl::StrFormat("%020d\n", number);
   if (pwrite(synced_.get(), text.data(), text.size(), 0) < 0) return;

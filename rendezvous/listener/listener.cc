@@ -50,7 +50,7 @@ constexpr milliseconds kAcceptPause{100};
 constexpr int kAcceptsAtOnce = 64;
 // Between two reports of rejected members.
 constexpr milliseconds kRejectionInterval{1000};
-// Of a rejected peer: more than any client sends before and with its first call.
+// Bytes read from a rejected peer: more than any client sends up to and with its first call.
 constexpr std::size_t kDrainedBytesMax = 64u << 10;
 
 std::size_t ConnectionsMax() {

@@ -89,7 +89,7 @@ class LogSubscriptions {
   Taken Take(const RunState& run, WatchId id);
 
  private:
-  // Of one node for one watch.
+  // What one node has sent for one watch.
   struct Progress {
     std::optional<LinkId> told;  // the link on which the node was last sent the watch
     bool tail_ended = false;

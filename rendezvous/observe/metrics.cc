@@ -56,7 +56,7 @@ class Families {
   std::deque<MetricSeries> all_;
 };
 
-// Of the runs whose workers report progress.
+// For the runs whose workers report progress.
 void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
   MetricSeries& step = families.Add("ddprun_run_step", "Step that the slowest worker is in.");
   MetricSeries& epoch = families.Add("ddprun_run_epoch", "Epoch that the slowest worker is in.");
@@ -77,7 +77,7 @@ void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
   }
 }
 
-// Of the runs whose nodes have reported any.
+// For the runs whose nodes have reported any.
 void AddTime(const std::vector<RunStatus>& runs, Families& families) {
   MetricSeries& series =
       families.Add("ddprun_run_rank_seconds_total",

@@ -14,7 +14,7 @@
 
 namespace ddprun {
 
-// Of one run id, since the start of the service.
+// Counters of one run id, since the start of the service.
 struct RunCounters {
   std::uint64_t rounds = 0;
   std::uint64_t restarts = 0;

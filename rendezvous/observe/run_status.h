@@ -36,7 +36,7 @@ struct NodeStatus {
   int ranks = 0;
   // Since its last message or, if it is away, since its connection ended.
   std::chrono::milliseconds silent{0};
-  // Of its workers in this round, if they report any, and the time since it last changed.
+  // Its workers' progress in this round, if they report any, and the time since it last changed.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
   std::vector<RoleWorkers> roles;  // of its ranks, in their order; none: it has one program
@@ -68,7 +68,7 @@ struct RunStatus {
   int node_count = 0;                   // spares too
   std::vector<NodeStatus> nodes;        // the first of them, by rank; spares last
   std::vector<LeftOutStatus> left_out;  // the first of them, by name
-  // Of all its nodes together, if they report any, and the time since the last report.
+  // Progress of all its nodes together, if they report any, and the time since the last report.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
   RankTime time{};                       // of all ranks in all rounds so far
@@ -90,8 +90,8 @@ using ToldProgresses = std::map<NodeId, ToldProgress>;
 void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat, TimePoint now,
                   ToldProgresses& told);
 
-// Of several workers or nodes: the progress of the one that is furthest behind; the rates' sum, of
-// one unit.
+// Summarizes several workers or nodes: the progress of the one that is furthest behind, and the sum
+// of the rates that have one unit.
 Progress Summarize(const std::vector<const Progress*>& all);
 
 // Without the last lines of workers' output, which are for the nodes of the run.

@@ -28,7 +28,7 @@ class UnreadBytes {
   std::atomic<std::size_t> total_{0};
 };
 
-// Of one client. Not threadsafe.
+// Replies to one client. Not threadsafe.
 class ReplyQueue {
  public:
   explicit ReplyQueue(UnreadBytes& all) : all_(all) {}

@@ -30,7 +30,7 @@ struct SocketOwner {
 // The user of this process, or root.
 bool IsOurs(uid_t user);
 
-// Of the socket that has these two ends, seen from itself. Takes microseconds if there is one, and
+// Owner of the socket that has these two ends, its own first. Takes microseconds if there is one,
 // else the milliseconds in which the kernel looks through all sockets.
 SocketOwner OwnerOf(const sockaddr_storage& own, const sockaddr_storage& other,
                     const SocketSources& sources = {});

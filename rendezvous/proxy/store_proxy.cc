@@ -214,7 +214,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     socket_->Hold(decision.worker, false);
   }
 
-  // Of this host the user decides, whatever the address: other users may be there too.
+  // On this host the user decides, whatever the address: other users may be there too.
   bool IsWelcomeLocked(const TcpPeer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::optional<uid_t>& user = peer.owner.user;
     if (user && IsOurs(*user)) return true;

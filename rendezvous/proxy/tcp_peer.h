@@ -13,7 +13,7 @@ struct TcpPeer {
   SocketOwner owner;          // of a peer on this host: of its end
 };
 
-// Of a connected socket; no address if it is not connected.
+// Peer of a connected socket; no address if it is not connected.
 TcpPeer PeerOf(int fd, const SocketSources& sources = {});
 
 }  // namespace ddprun

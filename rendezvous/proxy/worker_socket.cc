@@ -32,10 +32,10 @@ constexpr std::uint64_t kWaker = 1;
 constexpr std::uint64_t kTcpListener = 2;
 constexpr std::uint64_t kFirstWorker = 3;
 
-// Of a large request, which may have hundreds of keys.
+// One read of a large request, which may have hundreds of keys.
 constexpr std::size_t kReadBytes = 16 * 1024;
-// Of small requests, of which each takes about as long as reading it: other clients wait for all
-// that one has sent and that is read in its turn.
+// One turn of small requests, each of which takes about as long as reading it: other clients wait
+// for all that one has sent and that is read in its turn.
 constexpr std::size_t kTurnBytes = 256;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
@@ -192,7 +192,7 @@ void WorkerSocket::Admit(OwnedFd fd, bool tcp) {
   if (tcp) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   {
     absl::MutexLock lock(&mutex_);
-    // Of one that is held, only the end is wanted.
+    // If the client is held, only its end is wanted.
     if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), held ? EPOLLRDHUP : EPOLLIN, last_worker_)) {
       streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp, held, unread_));
       if (!tcp) return;

@@ -37,7 +37,7 @@ class WorkerSocket {
     std::size_t room = 0;     // bytes that an incomplete request may take, if it is not small
     std::size_t missing = 0;  // bytes of it that have yet to come, as far as that is known
   };
-  // Of a client: it is read at once, or from Hold(worker, false) on, or disconnected.
+  // A client is read at once, or from Hold(worker, false) on, or disconnected.
   enum class Admission { kServed, kHeld, kRefused };
   // Called on the socket's thread.
   struct Handlers {

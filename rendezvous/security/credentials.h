@@ -33,7 +33,7 @@ struct TlsCredentials {
   // The certificates come from the token: names in them are ddprun's, and a node's certificate has
   // its id. Otherwise they are a user's own, and the service's has the name that nodes reach it by.
   bool derived = false;
-  // Of derived ones: tells members from strangers in a ClientHello (hello_tag.h).
+  // In derived ones alone: tells members from strangers in a ClientHello (hello_tag.h).
   std::string hello_key;
   CertificateTimes times;  // likewise
 };
@@ -64,8 +64,8 @@ struct CertificateScope {
 // Absent: not a name of ddprun's.
 std::optional<CertificateScope> ScopeOfUri(absl::string_view uri);
 
-// Of two members: the one whose certificate the other will reject by its own clock. TLS 1.3 would
-// tell neither of them why.
+// Which of two members has the certificate that the other will reject by its own clock. TLS 1.3
+// would tell neither of them why.
 enum class Expired { kNone, kNode, kService };
 // `now`: of the service.
 Expired WhichExpired(const CertificateTimes& node, const CertificateTimes& service,
@@ -75,12 +75,12 @@ Expired WhichExpired(const CertificateTimes& node, const CertificateTimes& servi
 absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,
                                                    absl::string_view node_id,
                                                    std::time_t now = std::time(nullptr));
-// Of a command that queries one run, or all of them, and is no node.
+// For a command that queries one run, or all of them, and is no node.
 absl::StatusOr<TlsCredentials> MintOperatorCredentials(const Token& token,
                                                        const std::optional<std::string>& run_id,
                                                        absl::string_view name,
                                                        std::time_t now = std::time(nullptr));
-// Of a service that runs alone: without an end, since it may run for years and cannot sign another.
+// For a service that runs alone: never expires, since it may run for years and cannot sign another.
 // That of a service inside a node's agent is valid for as long as the nodes' certificates.
 absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token);
 absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token,
@@ -122,7 +122,7 @@ class Security {
   absl::StatusOr<std::optional<TlsCredentials>> ForOperator(
       const std::optional<std::string>& run_id, absl::string_view name) const;
   absl::StatusOr<std::optional<TlsCredentials>> ForService() const;
-  // Of a service inside a node's agent.
+  // For a service inside a node's agent.
   absl::StatusOr<std::optional<TlsCredentials>> ForHost() const;
 
   // Once no more credentials are needed.

@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-// Of --tls-cert, --tls-key and --tls-ca. NOT_FOUND or INVALID_ARGUMENT, with the flag and the file
+// Reads --tls-cert, --tls-key and --tls-ca. NOT_FOUND or INVALID_ARGUMENT, with the flag and file
 // named: a file that is missing, not PEM, encrypted, expired, or a key of another certificate.
 absl::StatusOr<TlsCredentials> ReadPemFiles(const SecurityOptions& options);
 

@@ -52,7 +52,7 @@ class TcpStoreSession {
   bool wants_input() const;
   // The client has begun with the protocol's greeting.
   bool greeted() const { return greeted_; }
-  // Of an incomplete request that may take more than kSmallRequestBytes: how much it may. 0: there
+  // Bytes that an incomplete request may take, if these are more than kSmallRequestBytes. 0: there
   // is none.
   std::size_t room_needed() const;
   // What has yet to come of the field at which the next request ends so far. 0: no request is read.

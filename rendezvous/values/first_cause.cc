@@ -208,7 +208,7 @@ static const CollectivePlace* PlaceOf(const Failure& failure) {
   return nullptr;
 }
 
-// Of two hung workers.
+// Compares two hung workers.
 static bool IsBehind(const Failure& a, const Failure& b) {
   const Hang& ours = *a.hang;
   const Hang& theirs = *b.hang;

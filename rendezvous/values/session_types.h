@@ -252,7 +252,7 @@ struct Heartbeat {
   Progress progress;
   // Here and below: of the node's workers in all rounds so far.
   RankTime time{};
-  // Of progress_round: its ranks that have been at one place for kStillTime, or have ended there.
+  // In progress_round: its ranks that have been at one place for kStillTime, or have ended there.
   std::vector<RanksInPlace> still{};
   bool operator==(const Heartbeat&) const = default;
 };
@@ -290,7 +290,7 @@ struct NodeStopped {
   int worker_port = 0;
   std::vector<WorkerEnds> ends;
   RankTime time{};
-  // Of its ranks when the round broke.
+  // Places of its ranks when the round broke.
   std::vector<RanksInPlace> places{};
   std::vector<int> role_ports{};  // as worker_port, of its roles
   bool operator==(const NodeStopped&) const = default;

@@ -15,7 +15,7 @@ namespace ddprun {
 // ways" (kExited with code -1).
 void AddOutcome(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& outcomes);
 
-// Of a node that is gone.
+// Adds the outcomes of a node that is gone.
 void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& outcomes);
 
 // One by one to ranges, for the wire.

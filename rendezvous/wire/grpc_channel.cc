@@ -251,7 +251,7 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
     return "it accepts connections and closes them at once; it is just ending, or does not accept "
            "this node's certificate, or is no ddprun";
   }
-  // Of TLS: what accepted the connection, a stopped process for instance, sent nothing.
+  // From TLS: what accepted the connection, a stopped process for instance, sent nothing.
   if (absl::StrContains(text, "Handshake read failed")) {
     return "no answer; what listens there hangs or is stopped, or it is something else";
   }
