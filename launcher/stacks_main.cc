@@ -136,7 +136,7 @@ std::string WhyNotTraced(int error) {
   return text;
 }
 
-// Of a process that has been attached to.
+// For a process that has been attached to.
 void AddThreads(Dwfl* dwfl, pid_t pid, std::vector<std::string>& lines) {
   const std::vector<pid_t> threads = ThreadsOf(pid);
   for (std::size_t i = 0; i < threads.size(); ++i) {

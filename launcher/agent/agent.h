@@ -42,7 +42,7 @@ class Agent {
     pid_t warden = 0;  // the process that the user started
     // Readable once the warden or the keeper has ended.
     std::vector<int> guard_fds;
-    // Of a node that the head of a run has started.
+    // Present if the head of a run has started this node.
     std::optional<ControlPipe> control_pipe;
     // The node's own, made before the warden and the agent part, since both act for the node;
     // absent: plain text.

@@ -27,7 +27,7 @@ class OwnerLookups {
   OwnerLookups(const Background& background, std::function<void()> wake)
       : background_(background), wake_(std::move(wake)) {}
 
-  // Of the node's store of this number. Threadsafe.
+  // Asks for the node's store of this number. Threadsafe.
   void Ask(std::size_t store, std::vector<OwnerQuery> queries) ABSL_LOCKS_EXCLUDED(mutex_);
   // The store that an answer is for; its id is again the store's.
   static std::size_t TakeStore(OwnerAnswer& answer);

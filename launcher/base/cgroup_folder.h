@@ -25,12 +25,12 @@ struct CgroupFolder {
 std::optional<CgroupFolder> FindCgroup(absl::string_view mountinfo, absl::string_view membership,
                                        absl::string_view controller);
 
-// Of the process `pid`, a number or "self". `root` is the folder that /proc and /sys are in: "" for
+// Folder of the process `pid`, a number or "self". `root` is the folder of /proc and /sys: "" for
 // this machine; the result begins with it.
 std::optional<CgroupFolder> ReadCgroup(const std::string& root, const std::string& pid,
                                        absl::string_view controller);
 
-// Of the cgroup that /proc/PID/cgroup and the kernel's log call `name`, in that version's
+// Folder of the cgroup that /proc/PID/cgroup and the kernel's log call `name`, in that version's
 // hierarchy.
 std::optional<CgroupFolder> ReadCgroupNamed(const std::string& root, absl::string_view name,
                                             bool v2, absl::string_view controller);

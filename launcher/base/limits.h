@@ -79,7 +79,7 @@ inline constexpr std::chrono::seconds kSpawnNoticeDelay{10};
 inline constexpr std::chrono::seconds kVerdictFileTimeout{3};
 // The last sentences of all, where stderr is a file.
 inline constexpr std::chrono::milliseconds kConsoleNoticeTimeout{500};
-// Of a worker's failure record; of a longer one the rest is not kept beside the log files.
+// A worker's failure record; the rest of a longer one is not kept beside the log files.
 inline constexpr std::size_t kRecordBytesMax = 1u << 20;
 
 // ---- Workers
@@ -132,14 +132,14 @@ inline constexpr std::size_t kKernelLogRecordBytes = 8192;
 inline constexpr int kKernelLogRecordsMax = 10'000;
 // Lines of a traceback or message that are printed; the JSON verdict has all of them.
 inline constexpr std::size_t kShownLinesMax = 24;
-// Of a hung worker's stacks on a node: threads, frames of each, and bytes in all; and the time that
-// looking at them may take: to read the symbols of a LibTorch takes a second or two.
+// A hung worker's stacks on a node: threads, frames of each thread, bytes in all, and the time to
+// collect them (reading the symbols of a LibTorch takes a second or two).
 inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
-// Of those stacks on the console, so that a hang fits on one screen: lines of the rank that hangs,
-// of each other one, and ranks; frames of a thread and bytes of a line. Files have all of it.
+// Those stacks on the console, so that a hang fits on one screen: lines of the rank that hangs and
+// of each other rank, ranks, frames of a thread, bytes of a line. Files have all of it.
 inline constexpr std::size_t kStackLinesShown = 12;
 inline constexpr std::size_t kStackLinesShownOfOthers = 4;
 inline constexpr std::size_t kStackRanksShown = 4;
@@ -151,8 +151,8 @@ inline constexpr std::size_t kStackLineShown = 120;
 inline constexpr std::size_t kFlightDumpBytesMax = 32u << 20;
 inline constexpr std::chrono::seconds kDumpTimeout{4};
 inline constexpr std::chrono::milliseconds kDumpLookInterval{20};
-// Of Python's frames, which are read from a process that may change or damage them meanwhile: its
-// threads, those that are shown included; characters of a name; bytes of a table of lines; and
+// Python's frames, which are read from a process that may change or damage them meanwhile: its
+// threads, including those that are shown; characters of a name; bytes of a table of lines; and
 // attempts at a thread whose frames change while they are read.
 inline constexpr std::size_t kPythonThreadsMax = 4096;
 inline constexpr std::uint64_t kPythonNameCharsMax = 1024;
@@ -224,21 +224,21 @@ inline constexpr std::size_t kNcclConfBytesMax = 64u << 10;
 // Numbers of CPUs are below this: the kernel's own largest configuration has 8192.
 inline constexpr int kCpusMax = 1 << 16;
 
-// Of `ddprun status`, as a probe would have it.
+// Timeout of `ddprun status`, as a probe would set it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
-// Of --watch: between two requests, and for an answer, which delays Ctrl-C.
+// --watch: time between two requests, and for an answer, which delays Ctrl-C.
 inline constexpr std::chrono::seconds kWatchIntervalDefault{1};
 inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
 
-// Of `ddpctl logs`, as tail has it; and what it keeps to put the nodes' answers in order, before it
-// shows them as they come.
+// `ddpctl logs`: lines, as tail has them; and bytes that it holds to sort the nodes' answers before
+// it shows them as they come.
 inline constexpr int kLogsLinesDefault = 10;
 inline constexpr std::size_t kLogsHeldBytesMax = 64u << 20;
-// Of `ddpctl stop --wait`: the grace that workers have by default, twice, and some.
+// `ddpctl stop --wait`: twice the workers' default grace, and some more.
 inline constexpr std::chrono::seconds kStopWaitDefault{120};
 
-// Of a file of --config or --env-file.
+// A file of --config or --env-file.
 inline constexpr std::size_t kSettingsFileBytesMax = 1u << 20;
 // ---- All nodes by one command (ddprun -H)
 

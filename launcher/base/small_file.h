@@ -19,7 +19,7 @@ inline constexpr std::size_t kSmallFileBytesMax = 1u << 20;
 // The first `bytes_max` bytes; "" if the file cannot be read. Never waits for a pipe.
 std::string ReadSmallFile(const std::string& path, std::size_t bytes_max = kSmallFileBytesMax);
 
-// Of the first line with that name in such a text: "MemAvailable:  123 kB", "inactive_file 123".
+// The number in the first line with that name: "MemAvailable:  123 kB", "inactive_file 123".
 std::optional<std::int64_t> NumberAfter(const std::string& text, absl::string_view name);
 
 }  // namespace ddprun

@@ -13,7 +13,7 @@
 namespace ddprun {
 namespace {
 
-// Of the faults of one kind.
+// Figures for the faults of one kind.
 struct KindFigures {
   int done = 0;
   int not_done = 0;
@@ -48,7 +48,7 @@ KindFigures FiguresOf(FaultKind kind, const ChaosResult& result) {
   return figures;
 }
 
-// Of the time between; it does not shrink for a restarted service, which learns it again.
+// The time between the two; it does not shrink for a restarted service, which learns it again.
 RankTime Between(const ChaosResult& result) {
   RankTime time = result.after;
   for (std::size_t i = 0; i < time.times.size(); ++i) {

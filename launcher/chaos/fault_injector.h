@@ -31,7 +31,7 @@ class FaultInjector {
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
 
-  // Of the kinds that affect a worker. What was done: "SIGKILL to rank 3 (pid 4711)".
+  // For the kinds that affect a worker. Returns what was done: "SIGKILL to rank 3 (pid 4711)".
   // FAILED_PRECONDITION, PERMISSION_DENIED: why it could not be.
   absl::StatusOr<std::string> Inject(const Fault& fault, const FaultyWorker& worker, TimePoint now);
 

@@ -56,7 +56,7 @@ std::string Name(std::string_view text) { return std::string(text.substr(0, kNam
 // may each item of that list: each list is counted once, however many entries share it.
 class Inputs {
  public:
-  // Of all inputs together. -1: not known.
+  // The elements of all inputs together. -1: not known.
   std::int64_t Elements(const PickleList& sizes) {
     const auto [known, is_new] = of_all_.try_emplace(&sizes, -1);
     if (is_new) known->second = Add(sizes);

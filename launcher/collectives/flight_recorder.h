@@ -14,7 +14,7 @@
 
 namespace ddprun {
 
-// Of one worker. Empty: none.
+// Files of one worker. Empty: none.
 struct FlightFiles {
   std::string dump;
   std::string pipe;

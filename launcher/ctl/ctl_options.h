@@ -26,7 +26,7 @@ struct ServiceAddress {
 // For ServiceChannel and for messages: "HOST:PORT" or "unix:PATH".
 std::string TargetOf(const ServiceAddress& service);
 
-// Of ddpctl chaos.
+// Options of ddpctl chaos.
 struct ChaosOptions {
   std::chrono::milliseconds every = kChaosIntervalDefault;
   std::chrono::milliseconds time{0};  // 0: without an end of its own
@@ -46,24 +46,24 @@ struct CtlOptions {
   std::chrono::milliseconds timeout = kStatusTimeoutDefault;
   SecurityOptions security;
 
-  // Of status.
+  // For status.
   bool json = false;
   bool refresh = false;  // --watch
   std::chrono::milliseconds interval = kWatchIntervalDefault;
 
-  // Of stop.
+  // For stop.
   bool now = false;
   bool wait = false;
   std::chrono::milliseconds wait_timeout = kStopWaitDefault;
 
-  // Of logs.
+  // For logs.
   LogWatch watch{.lines = kLogsLinesDefault};
   std::vector<std::string> nodes;  // empty: all
 
-  // Of stacks.
+  // For stacks.
   std::optional<int> rank;  // absent: all
 
-  // Of drain.
+  // For drain.
   std::string node;
   bool force = false;
   bool at_next_round = false;

@@ -14,7 +14,7 @@
 
 namespace ddprun {
 
-// Of the messages below. A node with another one is refused with both versions named.
+// Version of the messages below. A node with another one is rejected with both versions named.
 inline constexpr int kControlPipeVersion = 3;
 
 // ---- Head to node

@@ -21,7 +21,7 @@ namespace ddprun {
 
 class Console {
  public:
-  // Of each queue.
+  // Limits of each queue.
   struct Limits {
     std::size_t backlog_bytes = 0;
     std::size_t reserve_bytes = 0;  // beyond that, for lines that must not be dropped

@@ -17,7 +17,7 @@
 namespace ddprun {
 namespace {
 
-// Of a parked worker.
+// Rank of a parked worker.
 constexpr int kNoRank = -1;
 
 }  // namespace
@@ -295,7 +295,7 @@ bool LogMux::HasNews(const Source& source, OutputStream stream) const {
   return channel.splitter->unfinished().find_first_not_of(' ') != std::string_view::npos;
 }
 
-// Of one rank: on a terminal below the lines, else as a line if it has changed since the last look.
+// One rank's: on a terminal below the lines, else as a line if it has changed since the last look.
 void LogMux::ShowUnfinished(TimePoint now) {
   const bool terminal = console_.IsTerminal();
   unfinished_due_.reset();

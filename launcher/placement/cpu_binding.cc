@@ -60,7 +60,7 @@ bool CpuBinding::SetsMemory() const {
          policy == kPolicyDefault;
 }
 
-// Of several nodes at once a kernel before 5.15 knows nothing: its own rule is near enough.
+// A kernel before 5.15 cannot prefer several nodes at once: its own rule is near enough.
 int CpuBinding::Policy() const { return one_node_ ? kPolicyPreferred : kPolicyPreferredMany; }
 
 // The kernel reads one bit less than the given number.

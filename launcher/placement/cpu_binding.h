@@ -25,7 +25,7 @@ class CpuBinding {
   // Binds nothing if both are empty.
   CpuBinding(const CpuSet& cpus, const std::vector<int>& memory_nodes);
 
-  // Of the calling thread and of what it executes; only system calls. False, with errno: it cannot
+  // Binds the calling thread and what it executes, by system calls. False, with errno: it cannot
   // run on these CPUs. Memory is preferred there and not demanded: a worker that needs more than
   // its node has uses that of the others instead of being killed. A container that does not
   // allow the call is no error either: the kernel prefers memory near the CPU anyway. A
@@ -35,7 +35,7 @@ class CpuBinding {
   // The memory policy that Apply() sets. Absent: none.
   std::optional<MemoryPolicy> memory_policy() const;
 
-  // Of all threads of a process that runs already; its memory stays where it is, and what it
+  // Binds all threads of a process that already runs; its memory stays where it is, and what it
   // allocates later is near its CPUs. False, with errno: it cannot run on these CPUs.
   bool ApplyTo(pid_t pid) const;
 

@@ -27,8 +27,8 @@ struct Gpu {
 std::vector<std::string> VisibleGpus(int devices,
                                      const std::optional<std::string>& cuda_visible_devices);
 
-// Of the visible entries those that --gpus names: a number counts the visible ones from 0, as
-// programs number them; an id (or its beginning) names one of them. Nothing `wanted` is all of
+// Picks those of the visible entries that --gpus names: a number counts the visible ones from 0, as
+// programs number them; an id (or its beginning) names one of them. Nothing `wanted` means all of
 // them. NOT_FOUND: one sentence for people.
 absl::StatusOr<std::vector<std::string>> ChooseGpus(const std::vector<std::string>& visible,
                                                     const std::vector<std::string>& wanted,

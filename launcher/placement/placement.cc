@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Ma
                  affinity.gpus, machine.gpus, machine.device_kind);
   if (!chosen.ok()) return chosen.status();
   const int share = std::max(1, GpusOfAWorker(affinity));
-  // Of each program that does not say it.
+  // For each program that does not set it itself.
   const absl::StatusOr<int> workers =
       LocalWorldSize(options, static_cast<int>(chosen->size()) / share, machine.cpus);
   if (!workers.ok()) return workers.status();

@@ -24,7 +24,7 @@ struct Machine {
   Topology topology;                           // only with --numa-binding
 };
 
-// Of one worker.
+// Where one worker runs.
 struct Place {
   CpuSet cpus;                                   // empty: not bound
   std::vector<int> memory_nodes;                 // empty: not bound

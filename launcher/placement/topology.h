@@ -25,9 +25,9 @@ using Topology = std::vector<Cpu>;
 // Numbers of CPUs, ascending.
 using CpuSet = std::vector<int>;
 
-// Of the `allowed` CPUs. The library is loaded for the call and unloaded after it: a ddprun that
-// binds nothing neither loads nor needs it. NOT_FOUND: hwloc is not installed; UNAVAILABLE: it cannot read this
-// machine. One sentence for people, after "--numa-binding needs".
+// The topology of the `allowed` CPUs. hwloc is loaded for the call and unloaded after it: a ddprun
+// that binds nothing neither loads nor needs it. NOT_FOUND: it is not installed; UNAVAILABLE: it
+// cannot read this machine. One sentence for people, after "--numa-binding needs".
 absl::StatusOr<Topology> ReadTopology(const CpuSet& allowed);
 
 }  // namespace ddprun

@@ -136,7 +136,7 @@ std::vector<std::string> InterfaceVariables(const Interface& interface,
   }
   // "=": this name and not those that begin with it, as eth1 would mean eth10 too.
   variables.push_back(absl::StrCat("NCCL_SOCKET_IFNAME==", interface.name));
-  // Of an interface that has both, NCCL would take the IPv4 address, which may lead nowhere.
+  // If an interface has both, NCCL would take the IPv4 address, which may lead nowhere.
   if (interface.ipv6 && !get_variable("NCCL_SOCKET_FAMILY").has_value()) {
     variables.push_back("NCCL_SOCKET_FAMILY=AF_INET6");
   }

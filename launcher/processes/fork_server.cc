@@ -136,8 +136,8 @@ std::string EncodeForkRequest(const SpawnRequest& request,
   return text;
 }
 
-// Of the variables that ddprun gives to workers only this one is read when a library is loaded, and
-// with --numa-binding it may differ from worker to worker.
+// OMP_NUM_THREADS is the only variable that ddprun gives to workers and that is read when a library
+// is loaded; with --numa-binding it may differ from worker to worker.
 bool ReadsTheSame(const std::vector<std::string>& server_environ,
                   const std::vector<std::string>& worker_environ) {
   const auto threads = [](const std::vector<std::string>& environment) {
@@ -386,7 +386,7 @@ absl::Status ForkServerProcess::WaitForEnd() {
   return DescribeEnd();
 }
 
-// Of a process that has ended and is not reaped. FAILED_PRECONDITION: it ended by itself.
+// Describes a process that has ended and is not reaped. FAILED_PRECONDITION: it ended by itself.
 absl::Status ForkServerProcess::DescribeEnd() const {
   siginfo_t info{};
   waitid(P_PID, static_cast<id_t>(process_.pid), &info, WEXITED | WNOWAIT);

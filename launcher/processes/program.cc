@@ -121,7 +121,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
 // and a container's CMD activate none. Empty: it is in none.
 std::string PythonOfOwnEnvironment(const std::string& own_folder) {
   const std::string python = absl::StrCat(own_folder, "/python3");
-  // Of venv and virtualenv, and of conda.
+  // Signs of venv and virtualenv, and of conda.
   for (const char* sign : {"/../pyvenv.cfg", "/../conda-meta"}) {
     if (StateOf(own_folder + sign) == FileState::kMissing) continue;
     if (StateOf(python) == FileState::kExecutable) return python;

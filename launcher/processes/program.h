@@ -26,7 +26,7 @@ std::vector<std::string> ArgumentsOf(const Program& program, int local_rank);
 // INVALID_ARGUMENT.
 absl::Status ResolveWraps(Options& options, int workers, const GetVariable& get_variable);
 
-// Of --wrap and --stdin: a rank beyond the `world_size` ranks, as one sentence; empty: none.
+// Checks --wrap and --stdin: one sentence if a rank is beyond the `world_size` ranks; empty: none.
 std::string MissingRank(const Options& options, int world_size);
 
 // A bare name is searched in `own_folder` (the folder of ddprun) and then in PATH; one with a '/'

@@ -18,7 +18,7 @@
 namespace ddprun {
 namespace {
 
-// Of a worker that watches its collectives.
+// Socket of a worker that watches its collectives.
 std::string PlaceSocketPath(const std::string& notify_path) { return notify_path + ".places"; }
 
 }  // namespace

@@ -14,9 +14,9 @@ struct StackSummary {
   std::size_t left_out = 0;  // lines of the whole
 };
 
-// Of the lines that ddprun-stacks prints of one process: the threads of Python, then the process's
+// Sums up the lines that ddprun-stacks prints for one process: the threads of Python, the process's
 // first thread, then the others, with the innermost kStackFramesShown frames of each. `lines_max`
-// is at least 1. Of a line of more than kStackLineShown bytes the middle is left out.
+// is at least 1. The middle of a line of more than kStackLineShown bytes is left out.
 StackSummary SummaryOf(const std::vector<std::string>& stack, std::size_t lines_max);
 
 }  // namespace ddprun

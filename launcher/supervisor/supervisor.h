@@ -214,7 +214,7 @@ struct SupervisorState {
 
   bool joined = false;  // the service has answered and knows this node
 
-  // Of preemption. This node's own is reported until the service has told one that covers it.
+  // Preemption. This node's own notice is reported until the service has sent one that covers it.
   struct OwnNotice {
     TimePoint deadline;
     std::string reason;

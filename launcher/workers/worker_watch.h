@@ -64,9 +64,9 @@ class WorkerWatch {
   Heartbeat Repeat() const { return still_sent_.empty() ? Heartbeat{} : LastHeartbeat(); }
   // For a while the report comes much more often: a fault was injected.
   void ReportOften(TimePoint now);
-  // Of the live workers together; absent: none has reported any.
+  // Progress of all live workers together; absent: none has reported any.
   std::optional<Progress> CurrentProgress() const { return watch_.Summarize(); }
-  // Of this node's ranks, in all rounds so far.
+  // Time of this node's ranks, in all rounds so far.
   RankTime TimeOfRanks(TimePoint now) { return ledger_.Take(now); }
 
  private:

@@ -70,7 +70,7 @@ TEST_F(HangWatchTest, WhoeverTellsNothingIsNotWatchedAndWakesNobody) {
 }
 
 TEST_F(HangWatchTest, WithoutALimitNobodyHangs) {
-  Begin({});
+  Begin({.hang_timeout = seconds(0)});
   watch_->OnProgress(0, At(1, "data"), now_);
   EXPECT_FALSE(watch_->NextLook().has_value());
   EXPECT_FALSE(Pass(std::chrono::hours(100)).has_value());
