@@ -23,7 +23,7 @@ struct KernelArgument {
   std::size_t size = 0;
 };
 
-// Of one device.
+// Launches kernels on one device.
 class KernelLauncher {
  public:
   virtual ~KernelLauncher() = default;

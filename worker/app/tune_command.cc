@@ -30,8 +30,8 @@ namespace {
 constexpr double kStandardLimit = 50;  // seconds: with the start, less than a minute
 constexpr double kLimitMax = 1e6;
 constexpr std::int64_t kFirstBatch = 8;
-// Of the memory that is there at the beginning. Another process may want some, and the estimate is
-// one of a straight line.
+// Share of the memory that is free at the beginning. Another process may need some of the rest, and
+// the estimate is a straight line.
 constexpr double kMemoryShare = 0.8;
 
 struct Options {

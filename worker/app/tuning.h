@@ -39,7 +39,7 @@ inline constexpr double kAsFast = 0.95;
 // numbers of threads. Nullopt: nothing is left to try, or no time for it.
 std::optional<TuneTrial> NextTrial(const TuneGiven& given, const std::vector<TuneResult>& results);
 
-// Of the results that fit, of which there must be one.
+// The recommended one of the results that fit; at least one must fit.
 TuneResult Recommended(const std::vector<TuneResult>& results);
 
 // The largest batch that fits; 0: none does.

@@ -63,7 +63,7 @@ class CheckpointWriter {
   // Until the save under way has ended. False if it had not in that time.
   bool WaitUntilSaved(std::chrono::milliseconds limit);
 
-  // Of the saves that have ended since the last call.
+  // Reports on the saves that have ended since the last call.
   std::vector<Report> TakeReports();
 
   std::int64_t put_off() const { return put_off_; }

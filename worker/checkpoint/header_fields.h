@@ -33,7 +33,7 @@ class HeaderFields {
   bool Flag(const std::string& key) const;
   std::string Text(const std::string& key) const;
   std::vector<std::string> Texts(const std::string& key) const;
-  // Of a field that has a range.
+  // The value of a field that has a range.
   std::int64_t Count(const std::string& key) const;
   double Number(const std::string& key) const;
   double Real(const std::string& key) const;  // may be negative

@@ -63,7 +63,7 @@ ResumePoint Anew(const ResumeOptions& options, const Notify& notify) {
   return point;
 }
 
-// Of a checkpoint of another training than the folder's the folder becomes that one's.
+// If the checkpoint is from another training than the folder's, that training becomes the folder's.
 ResumePoint From(const ResumeOptions& options, FoundCheckpoint found) {
   ResumePoint point{.training = TrainingOf(found.snapshot)};
   TakeFolder(options, point.training);

@@ -118,7 +118,7 @@ struct Config {
 
 bool UsesNesterov(const Config& config);
 
-// Of the file that the trained model is written to, in --output-dir.
+// Name of the file that the trained model is written to, in --output-dir.
 std::string ModelFileName(const Config& config);
 
 // The request cannot be carried out: one sentence. The program ends with 2.

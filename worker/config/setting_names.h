@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-// Of `known`, the name that `name` probably means; empty if there is none. Case, `-` and `_` make
+// The name among `known` that `name` probably means; empty if there is none. Case, `-` and `_` make
 // no difference.
 std::string NearestName(const std::string& name, const std::vector<std::string>& known);
 
@@ -15,7 +15,7 @@ std::string NearestName(const std::string& name, const std::vector<std::string>&
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known,
                        const std::string& prefix);
 
-// Of all settings.
+// The keys of all settings.
 std::vector<std::string> SettingKeys();
 
 }  // namespace ddprun

@@ -96,7 +96,7 @@ struct Dataset {
   SampleShape shape() const { return train->shape(); }
 };
 
-// Of the settings by the same names; `input_size` is a side in pixels, or the width of a row.
+// From the settings with the same names; `input_size` is a side in pixels, or the width of a row.
 struct DatasetOptions {
   std::string directory;         // empty: the data set's own default
   std::uint64_t seed = 0;        // of what is made up

@@ -76,7 +76,7 @@ class FixedSizeImages : public SampleSet {
   const std::int64_t stored_height_;
   const std::int64_t stored_width_;
   std::vector<std::int64_t> part_begins_;  // and the end of the last one
-  // Of a block of rows of pixels with their channels side by side.
+  // Mean and deviation for a block of rows of pixels, with their channels side by side.
   std::vector<float> row_mean_;
   std::vector<float> row_std_;
 };

@@ -172,8 +172,8 @@ void CmykToRgb(const std::vector<std::uint8_t>& cmyk, std::vector<std::uint8_t>&
   }
 }
 
-// Of one pixel in the file: colours, inks where these are read first, and where there are several
-// scans the coefficients of all pixels.
+// Bytes for one pixel of the file: its colours, the inks if these are read first, and the
+// coefficients of all pixels if the file has several scans.
 double JpegBytesPerPixel(JpegReader& reader, int denominator) {
   const double out = reader.has_inks() ? 7 : 3;
   const double kept = jpeg_has_multiple_scans(&reader.info) ? 2.0 * reader.info.num_components : 0;
@@ -263,7 +263,7 @@ struct PngReader {
     return true;
   }
 
-  // Of 16-bit samples the upper eight bits.
+  // Keeps the upper eight bits of 16-bit samples.
   bool Rows(std::uint8_t* out, std::size_t row_bytes) {
     if (setjmp(back) != 0) return false;
     png_set_palette_to_rgb(png);

@@ -23,7 +23,7 @@ struct SampleSplit {
   std::vector<std::int64_t> test;
 };
 
-// Of each label a share `test_share` (above 0, below 1) of the samples for testing, rounded, but at
+// Takes a share `test_share` (above 0, below 1) of each label's samples for testing, rounded, at
 // least one where the label has two samples, and never all. Which they are depends on `seed` and
 // the names alone: where samples are added or removed, the others stay on their side, but for a few
 // at the boundary. Pure.

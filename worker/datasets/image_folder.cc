@@ -95,7 +95,7 @@ ImageSize Resized(ImageSize size, std::int64_t shorter) {
 }
 
 at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t side) {
-  // Of a very long image only the middle is resized: the rest would take memory and not be seen.
+  // Only the middle of a very long image is resized: the rest would take memory and not be seen.
   constexpr std::int64_t kLongestSide = 8;  // times the shorter one
   const ImageSize seen{std::min(size.height, kLongestSide * size.width),
                        std::min(size.width, kLongestSide * size.height)};

@@ -19,7 +19,7 @@
 
 namespace ddprun {
 
-// Of the memory that the ranks of a machine share.
+// Page size of the memory that the ranks of a machine share.
 inline constexpr std::size_t kShmPageBytes = 4096;
 
 class ShmGroup {

@@ -17,7 +17,7 @@
 namespace ddprun {
 namespace {
 
-// Of one message.
+// Limit for one message.
 constexpr std::size_t kMessageBytesMax = 64 << 20;
 
 // Tensors of one type, which are few bytes or one tensor.

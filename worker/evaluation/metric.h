@@ -12,8 +12,8 @@
 
 namespace ddprun {
 
-// Of scores (N x classes) and labels (int64, N): the sum over the images, a scalar on their device,
-// which it does not wait for. What is reported is the mean over all images.
+// Takes scores (N x classes) and labels (int64, N); returns the sum over the images as a scalar on
+// their device, without waiting for it. The mean over all images is reported.
 using Metric = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& labels)>;
 inline Registry<Metric>& Metrics() {
   static Registry<Metric> metrics("the metric");

@@ -80,7 +80,7 @@ class ResidentTestFeed : public TestFeed {
   std::int64_t next_ = 0;
 };
 
-// Of the data set's test images: resident as training images are, with --device-data on a GPU that
+// Feeds the data set's test images: resident like training images, with --device-data on a GPU that
 // has the whole model, and then of this type. `config` and `data` must outlive it.
 std::unique_ptr<TestFeed> MakeTestFeed(const Config& config, const Dataset& data,
                                        const World& world, const Shard& shard, at::ScalarType type);

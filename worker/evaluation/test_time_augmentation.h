@@ -16,8 +16,8 @@ struct WeightedView {
   double weight = 1;
 };
 
-// Of a batch (N x C x height x width, at least 2 pixels a side, any device), in its memory format.
-// The weights add up to 1. What comes in at the edge of a shifted image is its own second row and
+// Views of a batch (N x C x height x width, sides of at least 2 pixels, any device), in its memory
+// format. The weights add up to 1. The edge of a shifted image repeats its own second row and
 // column.
 std::vector<WeightedView> ViewsOf(const at::Tensor& images, TestTimeAugmentation views);
 

@@ -37,7 +37,7 @@ struct ModelFile {
   NamedTensors tensors;              // names as in StateDict(); on the CPU
   bool averaged = false;             // the tensors are the moving average (EMA) of the weights
   std::optional<std::int64_t> step;  // of the training
-  // Of a checkpoint, or of the description beside another file (model_description.h).
+  // From a checkpoint, or from the description beside another file (model_description.h).
   std::optional<Config> config;
   std::optional<ModelInput> input;
 };

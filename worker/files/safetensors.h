@@ -16,7 +16,7 @@
 
 namespace ddprun {
 
-// Of a file that is opened; the format's own limit for the header (safetensors/src/tensor.rs).
+// Limits for a file that is opened; the header's is the format's own (safetensors/src/tensor.rs).
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100'000'000;
 inline constexpr std::size_t kSafetensorsDimensionsMax = 64;
 

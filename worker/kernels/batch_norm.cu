@@ -85,9 +85,9 @@ __device__ void BlockMoments(const T* __restrict__ x, const Rows& rows, float* p
   if (place.channel == 0) partial[2 * plane + blockIdx.x] = counts[own];
 }
 
-// Of all blocks, in a column's first thread. All threads of a block call it; those of a column with
-// the same channel. Distances are from the first block's mean: little is lost in double, as it is
-// near the others'.
+// Combines all blocks; the first thread of a column has the result. All threads of a block call it,
+// those of a column with the same channel. Distances are from the first block's mean, which is near
+// the others': double loses little.
 __device__ inline TotalMoments Combine(const float* partial, int blocks, int channels,
                                        int channel) {
   const int64 plane = static_cast<int64>(blocks) * channels;

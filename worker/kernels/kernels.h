@@ -17,7 +17,7 @@ namespace ddprun {
 // be loaded.
 KernelLauncher* KernelsFor(at::Device device);
 
-// Of the whole process; on at first.
+// For the whole process; on at first.
 void UseFusedKernels(bool on);
 
 // Whether kernels are made for tensors of this type.

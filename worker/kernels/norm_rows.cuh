@@ -37,7 +37,7 @@ struct Place {
         lines(kNormThreads / rows.lanes),
         row(static_cast<int64>(blockIdx.x) * lines + line),
         step(static_cast<int64>(gridDim.x) * lines) {}
-  // Of a block that has V channels to itself.
+  // For a block that has V channels to itself.
   __device__ Place()
       : channel(static_cast<int>(blockIdx.x) * V),
         line(static_cast<int>(threadIdx.x)),

@@ -81,7 +81,7 @@ __device__ float Reaching(const Norm<V>& norm, float x, float gradient, float ou
                           int i) {
   if (kIsGelu) return ToFloat(FromFloat<T>(gradient * GeluSlope(norm(x, i))));
   if (tail == kNone) return gradient;
-  // Of the number that forward gave, after rounding.
+  // Tests the number that forward gave, after rounding.
   const float alive = tail == kAddRelu ? out : ToFloat(FromFloat<T>(norm(x, i)));
   return alive <= 0.0f ? 0.0f : gradient;
 }

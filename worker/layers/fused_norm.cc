@@ -74,7 +74,7 @@ void Apply(const float* __restrict x, const float* __restrict shortcut,
   }
 }
 
-// Of a backward: arrays of rows x channels, and of channels.
+// Input of a backward: arrays of rows x channels, and of channels.
 struct Rows {
   std::int64_t channels = 0;
   const float* x = nullptr;

@@ -12,7 +12,7 @@ namespace ddprun {
 namespace {
 
 constexpr auto kPoolFormat = at::MemoryFormat::ChannelsLast;
-// Of max_pool.cu.
+// The same limits as in max_pool.cu.
 constexpr std::int64_t kPoolThreadsMax = 256;
 constexpr std::int64_t kPoolPackBytes = 16;
 constexpr std::int64_t kPoolRowsMax = std::int64_t{1} << 30;  // are counted in int

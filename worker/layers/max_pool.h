@@ -24,7 +24,7 @@ bool CanPoolByKernels(const at::Tensor& x);
 // To be filled by LaunchPoolMoments().
 Pooled EmptyPooled(const at::Tensor& x);
 
-// Of both kernels: at most so many blocks, and none without work.
+// Launch shape of both kernels: at most `blocks` blocks, and none without work.
 LaunchShape PoolLaunch(const KernelLauncher& launcher, const Pooled& pooled, std::int64_t blocks);
 
 // `partial`: floats, as norm_moments (batch_norm.cu) writes them for as many blocks.

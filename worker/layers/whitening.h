@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-// Of the state dict: the model's only parameter whose training ends before the others'.
+// Key in the state dict: the model's only parameter whose training ends before the others'.
 inline constexpr char kWhiteningBias[] = "whiten.bias";
 
 // How the kernel x kernel patches of images vary together, about zero.

@@ -47,7 +47,7 @@ Json ToJson(const TrainingPosition& position) {
   return {{"step", position.step}, {"epoch", position.epoch}, {"consumed", position.consumed}};
 }
 
-// Of what a rank of this program has sent.
+// Reads what a rank of this program has sent.
 TrainingPosition FromJson(const Json& json) {
   return {.step = json.at("step").get<std::int64_t>(),
           .epoch = json.at("epoch").get<std::int64_t>(),
@@ -113,13 +113,13 @@ class Checkpoints::State {
   void SeedNextStep(const TrainingPosition& position) const;
   void Keep();
   void Save(const TrainingPosition& position);
-  // Of the whole end: other ranks wait for rank 0.
+  // Time limit for the whole end of the training: other ranks wait for rank 0.
   std::chrono::milliseconds save_limit() const;
   // Saves `position` and waits until it is saved. Of rank 0: why it is not on the disk; empty: it
   // is, or nothing is saved.
   std::string SaveLast(const TrainingPosition& position);
   void TellReports();
-  // Of the saves that have ended since the last call.
+  // Errors of the saves that have ended since the last call.
   std::vector<std::string> TakeErrors();
   void Stop(const TrainingPosition& position, int signal);
 

@@ -96,7 +96,7 @@ class Program {
 
   bool note_printed_ = false;
 
-  // Of the round.
+  // State of the round.
   std::unique_ptr<World> world_;
   std::chrono::system_clock::time_point joined_;
   std::unique_ptr<StallReporter> stalls_;

@@ -22,7 +22,7 @@ using torch::optim::OptimizerParamState;
 constexpr char kRate[] = "lr";
 constexpr char kGroup[] = "group";
 
-// Of one kind of optimizer: how its states are read and written, by name.
+// A field in the states of one kind of optimizer: how it is read and written, by name.
 struct Field {
   const char* name;
   std::function<at::Tensor(const OptimizerParamState&)> read;

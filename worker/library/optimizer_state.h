@@ -24,8 +24,8 @@ NamedTensors ReadOptimizerState(const torch::optim::Optimizer& optimizer);
 // CheckpointError for a name that it does not know.
 void WriteOptimizerState(torch::optim::Optimizer& optimizer, const NamedTensors& state);
 
-// Of all ranks' parts, with a parameter's place among all of them; on rank 0, nothing on the
-// others. All ranks must call it.
+// Collects all ranks' parts, each parameter with its place among all of them, on rank 0; the other
+// ranks get nothing. All ranks must call it.
 NamedTensors GatherOptimizerState(ShardedOptimizer& optimizer);
 // Each rank takes its part of what all of them have.
 void WriteOptimizerState(ShardedOptimizer& optimizer, const NamedTensors& state);

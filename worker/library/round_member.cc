@@ -51,7 +51,7 @@ std::shared_ptr<Interrupt> RoundMember::Enter(const WorkerEnv& env) {
 
 std::optional<WorkerEnv> RoundMember::AwaitRound(const std::exception_ptr& left_by_itself,
                                                  const std::function<bool()>& gives_up) {
-  // Of a rank that has left by itself the collective that it was in says more.
+  // If this rank left by itself, the collective that it was in says more than "round".
   ProgressMessage waiting;
   waiting.section = "round";
   if (!left_by_itself) progress_->Send(waiting);

@@ -61,7 +61,7 @@ class EpochPlan {
   // No epoch gives this rank more of them, First() for an empty batch among them.
   std::int64_t OwnLimit() const;
 
-  // Of the whole epoch, over all ranks, when this batch is done.
+  // Samples of the whole epoch that are consumed, over all ranks, when this batch is done.
   std::int64_t ConsumedAfter(std::int64_t batch) const;
 
   // This rank's. Empty only if an epoch is resumed with fewer samples left than there are ranks,
@@ -71,7 +71,7 @@ class EpochPlan {
   // The first sample of rank 0 in a batch, which is always there.
   Sample First(std::int64_t batch) const;
 
-  // Of a whole epoch.
+  // Number of batches in a whole epoch.
   static std::int64_t BatchesOf(std::int64_t size, int world_size, std::int64_t batch_size);
 
  private:

@@ -17,8 +17,8 @@ struct LossOptions {
   double label_smoothing = 0;
 };
 
-// Of scores (N x classes) and labels (int64, N): a scalar on their device, which it does not wait
-// for.
+// Takes scores (N x classes) and labels (int64, N); returns a scalar on their device, without
+// waiting for it.
 using Loss = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& labels)>;
 
 using LossFactory = std::function<Loss(const LossOptions&)>;

@@ -67,7 +67,7 @@ class MetricsWriter {
   void Check(int error, const std::string& path);
 
   const Options options_;
-  // Of the thread alone, once it runs.
+  // Used by the thread alone, once it runs.
   AppendFile jsonl_;
   AppendFile events_;
   bool warned_ = false;

@@ -48,7 +48,7 @@ struct SectionTimes {
   std::chrono::nanoseconds Sum() const;
   // Seconds of each step that went into `s`; 0 without a step.
   double PerStep(StepSection s) const;
-  // Of the whole time, from 0 to 1.
+  // Share of the whole time, from 0 to 1.
   double Share(StepSection s) const;
 };
 SectionTimes operator-(const SectionTimes& later, const SectionTimes& earlier);

@@ -62,7 +62,7 @@ class StragglerRule {
   static constexpr std::int64_t kExchangeSteps = 2;
   static constexpr std::int64_t kExchangeStepsMax = 64;
   static constexpr std::int64_t kExchangeTime = 40'000;  // microseconds
-  // Of the factor: what the recent steps must show, where the lasting ones do not show it.
+  // Multiple of the factor that recent steps must show where the lasting ones show none.
   static constexpr double kClearlySlow = 1.2;
   // A rank stays named until its recent steps are faster than this share of the factor.
   static constexpr double kStillSlow = 0.8;
@@ -72,7 +72,7 @@ class StragglerRule {
   // `factor` of 0: no rank is ever slow.
   explicit StragglerRule(double factor) : factor_(factor) {}
 
-  // Of each rank.
+  // Takes the fastest steps of each rank.
   void Take(const std::vector<FastestSteps>& fastest);
 
   const std::optional<Straggler>& slow() const { return slow_; }

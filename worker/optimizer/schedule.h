@@ -21,7 +21,7 @@ struct Schedule {
   std::int64_t step_length = 1;
   double gamma = 0.1;
 
-  // Of `step` counted from 0. Step 0 of a linear warm-up has already a share of the peak, and the
+  // Rate at `step`, from 0. Step 0 of a linear warm-up already has a share of the peak, and the
   // last step has not yet reached zero: no step is without effect.
   double RateAt(std::int64_t step) const;
 };

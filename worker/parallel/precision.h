@@ -40,7 +40,7 @@ class Autocast {
 void UseDeterministicAlgorithms();
 
 // cuDNN measures its kernels for each shape and takes the fastest (torch.backends.cudnn.benchmark).
-// Of the whole process; not with UseDeterministicAlgorithms().
+// Applies to the whole process; not with UseDeterministicAlgorithms().
 void UseFastestKernels();
 
 }  // namespace ddprun

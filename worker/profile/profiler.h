@@ -19,7 +19,7 @@ inline constexpr char kTraceFileName[] = "trace.json";
 
 class Profiler {
  public:
-  // Of one rank. Perfetto opens more, but nobody reads it; the sections are never left out.
+  // Limit for one rank. Perfetto opens more, but nobody reads it; sections are never left out.
   static constexpr std::size_t kOperators = 400'000;
 
   struct Options {

@@ -11,14 +11,14 @@
 
 namespace ddprun {
 
-// Of what c10d::dump_fr_trace_json() and c10d::dump_nccl_trace_json() give, version 2. What cannot
-// be read is as if it were not there, and so is what began before `begin`: a process that goes on
-// in another round has unfinished collectives of the one before. Pure.
+// Reads what c10d::dump_fr_trace_json() and c10d::dump_nccl_trace_json() give, version 2. Ignores
+// what cannot be read and what began before `begin`: a process that goes on in another round has
+// unfinished collectives of the one before. Pure.
 using RecordTime = std::chrono::system_clock::time_point;
 CollectivePlace PlaceIn(const std::vector<std::string>& records, RecordTime begin = {});
 
-// Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. What is
-// known of `queued` steps, which no recorder sees, is said before any collective. May take tens of
+// The place of this process now; from any thread. `with_nccl`: accelerator.h's module is open. What
+// is known of `queued` steps, which no recorder sees, comes before any collective. May take tens of
 // milliseconds, and blocks where CUDA does.
 CollectivePlace PlaceNow(bool with_nccl, const CollectivePlace& queued, RecordTime begin = {});
 

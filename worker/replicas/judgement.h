@@ -24,8 +24,8 @@ struct Judgement {
   std::vector<int> odd = {};
 };
 
-// Of all ranks' sums, in their order. Two ranks or more that are alike are right: damage at random
-// does not strike twice alike.
+// Judges all ranks' sums, in rank order. Two or more ranks that agree are right: random damage does
+// not strike twice alike.
 Judgement Judge(const std::vector<ReplicaSums>& ranks);
 
 // A rank that has not differed.

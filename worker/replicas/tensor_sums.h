@@ -17,8 +17,8 @@ namespace ddprun {
 // values get the same number where their devices are of one kind.
 at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device);
 
-// Of tensors on a GPU, as SumOf() takes it with its kernels: one launch for each 64 tensors and one
-// to add up. By LibTorch's operations of one tensor, which are as many for each.
+// The two ways of SumOf() on a GPU. By its kernels: one launch for each 64 tensors and one to add.
+// By LibTorch's operations, for one tensor: as many operations for each tensor.
 at::Tensor SumByKernel(KernelLauncher& kernels, const std::vector<at::Tensor>& tensors);
 at::Tensor SumByOperations(const at::Tensor& tensor);
 
@@ -26,7 +26,7 @@ at::Tensor SumByOperations(const at::Tensor& tensor);
 // of a CUDA graph.
 class StepSums {
  public:
-  // Of the last `steps` steps.
+  // Holds the sums of the last `steps` steps.
   StepSums(std::vector<at::Tensor> tensors, at::Device device, std::int64_t steps);
 
   void Add();

@@ -138,7 +138,7 @@ void RoundListener::Receive(std::string_view text) {
     Handle(std::get<RoundBegins>(*std::move(message)));
 }
 
-// Of a round that was left it is confirmed again: the answer may have been lost.
+// If this round was left already, confirms it again: the answer may have been lost.
 void RoundListener::Handle(const RoundBroken& broken) {
   EndRound(broken.round);
   const std::lock_guard lock(mutex_);

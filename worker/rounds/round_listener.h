@@ -25,7 +25,7 @@ namespace ddprun {
 
 class RoundListener {
  public:
-  // Of a datagram to an agent whose queue is full.
+  // Time limit for sending a datagram to an agent whose queue is full.
   static constexpr std::chrono::milliseconds kSendLimit{1000};
 
   // Binds the socket and sends KEEP=1. Null if there is no agent at `notify_socket`, or none of the

@@ -88,7 +88,7 @@ class TrainStep {
   // std::runtime_error if the step cannot be captured or an earlier one does not end.
   Result Make(const StepBatches& batches, double rate, std::int64_t number);
 
-  // Of a step whose outcome is discarded: it may take as long as the set-up.
+  // Number of a step whose outcome is discarded: it may take as long as the set-up.
   static constexpr std::int64_t kDummy = 0;
 
   // Before anything is read from the device: waits for the steps that it has been given, where no
@@ -104,7 +104,7 @@ class TrainStep {
   // captured at all.
   bool is_warm() const;
 
-  // Of the latest step, where --clip-norm asks for it. Waits for the device.
+  // Norm in the latest step, where --clip-norm asks for it. Waits for the device.
   double gradient_norm() const;
 
   // Whether steps of full batches are replays of a CUDA graph by now.

@@ -28,7 +28,7 @@ struct TrainingPlan {
   // batch size of now, where --max-steps ends the training: it counts steps, whatever their size.
   std::int64_t made_more = 0;
 };
-// Of a training that goes on from `position`.
+// Plan of a training that goes on from `position`.
 TrainingPlan MakeTrainingPlan(const Config& config, std::int64_t train_images, int world_size,
                               const TrainingPosition& position = {});
 

@@ -16,7 +16,7 @@
 namespace ddprun {
 namespace {
 
-// Of each rank's row, before one number for each attempt.
+// Columns of each rank's row; from kFirstAttempt on it has one number for each attempt.
 constexpr std::int64_t kState = 0;
 constexpr std::int64_t kSteps = 1;
 constexpr std::int64_t kNotFinite = 2;

@@ -24,7 +24,7 @@ struct RankState {
   TrainingPlace place;
 };
 
-// Of all ranks' states, in their order: the source is the lowest rank with the furthest place.
+// Takes all ranks' states, in rank order; the source is the lowest rank with the furthest place.
 // Pure.
 RoundStart ChooseStart(const std::vector<RankState>& ranks, int rank);
 

@@ -137,7 +137,7 @@ void TrainingCheckpoints::KeepBestIfThere(const ResumePoint& point, Json& about)
 
 void TrainingCheckpoints::GoOn() {
   step_time_ = Clock::now();
-  // Of a rank that was rank 0: what it is about to save, rank 0 must not find unfinished.
+  // A rank that was rank 0 finishes its save here, so that rank 0 does not find it unfinished.
   if (world_.rank() != 0) saved_.writer.reset();
   if (!saved_.writer) MakeWriter("");
 }

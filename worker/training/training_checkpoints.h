@@ -95,8 +95,8 @@ class TrainingCheckpoints {
   void Save(const Place& place);
   void SaveOnRank0(TrainingSnapshot::Gathered gathered, const Place& place, bool best);
   bool BestIsDue(const Place& place) const;
-  // Of a checkpoint to go on from: drops its best evaluation if the checkpoint of that is not
-  // there.
+  // Drops the best evaluation of the checkpoint that training resumes from if that evaluation's own
+  // checkpoint is not there.
   void KeepBestIfThere(const ResumePoint& point, nlohmann::json& about);
   // `next`: what becomes of a save that has failed, as the end of its sentence.
   void TellReports(const char* next);
@@ -117,7 +117,7 @@ class TrainingCheckpoints {
       -1;         // the step whose evaluation was the best and is saved, or was tried
   int stop_ = 0;  // the signal that has ended an evaluation, the same on all ranks
   std::chrono::steady_clock::time_point step_time_{};
-  // Of an evaluation, and of its latest batch; 0: none is under way.
+  // Start of the evaluation under way, and of its latest batch; 0: none is under way.
   std::chrono::steady_clock::time_point evaluation_time_{};
   std::chrono::steady_clock::time_point batch_time_{};
   StepPatience patience_;

@@ -111,7 +111,7 @@ class DistributedDataParallel {
   // buckets are rebuilt now, so that what a step needs of its ranks is done when it ends. Without
   // this call the next Forward() does it.
   void EndBackward();
-  // Of all steps but the first one.
+  // The layout in all steps but the first one.
   BucketLayout Layout() const;
   // Before the first step, which begins with this layout then. One that the steps after it would
   // not have (of other parameters or limits) changes nothing. All ranks must give the same.
@@ -125,7 +125,7 @@ class DistributedDataParallel {
   GradientTraffic traffic() const;
 
   bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
-  // Of `note_bytes`, where gradients are averaged in shared memory; else null.
+  // Notes of `note_bytes`, where gradients are averaged in shared memory; else null.
   ShmNotes* notes() { return notes_.get(); }
 
  private:
@@ -151,7 +151,7 @@ class DistributedDataParallel {
   // Whether the backward that follows averages gradients.
   bool BeginForward();
   void EndForward(const Tensors& outputs);
-  // Of the first bucket and of the others, in bytes.
+  // Size limits of the first bucket and of the others, in bytes.
   std::vector<std::size_t> BucketLimits() const;
   void UseSharedMemory();
   void MakeReducer();

@@ -70,7 +70,7 @@ class EpochSampler : public torch::data::samplers::Sampler<EpochBatch> {
   // That are left from the position on, the same on all ranks.
   std::int64_t batches() const;
 
-  // Of the batch that Advance() has not counted yet: the factor that makes the average of the
+  // For the batch that Advance() has not counted yet: the factor that makes the average of the
   // ranks' mean losses the mean over all their samples. 1 where all ranks have as many.
   double LossWeight() const;
 

@@ -3,7 +3,7 @@
 
 namespace ddprun {
 
-// Of the library that is loaded: "0.1.0".
+// Version of the library that is loaded: "0.1.0".
 const char* Version();
 
 }  // namespace ddprun

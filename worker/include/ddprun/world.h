@@ -34,14 +34,14 @@ class World {
  public:
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
 
-  // Of a collective of NCCL's in a training step, if nothing else is said.
+  // Default timeout of an NCCL collective in a training step.
   static constexpr std::chrono::milliseconds kNcclStepTimeout = std::chrono::seconds(60);
 
   struct Options {
     BackendChoice backend = BackendChoice::kAuto;
     DeviceChoice device = DeviceChoice::kAuto;
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of a collective, and of the set-up
-    // Of a collective in a training step, see ExpectPeersSoon(). 0: kNcclStepTimeout with NCCL, but
+    // A collective's in a training step, see ExpectPeersSoon(). 0: kNcclStepTimeout with NCCL, but
     // not above `timeout`, which it is with Gloo.
     std::chrono::milliseconds step_timeout{0};
     // Training steps may be recorded as CUDA graphs, collectives included.
@@ -85,9 +85,9 @@ class World {
   int local_size() const;  // their number
   // How often the launcher has started workers in place of others.
   int restarts() const;
-  // Of a collective.
+  // Timeout of a collective.
   std::chrono::milliseconds timeout() const { return timeout_; }
-  // Of one within a training step.
+  // Timeout of a collective within a training step.
   std::chrono::milliseconds step_timeout() const { return step_timeout_; }
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
@@ -145,7 +145,7 @@ class World {
   World(const WorkerEnv& env, std::chrono::milliseconds timeout,
         std::chrono::milliseconds step_timeout, std::shared_ptr<Interrupt> interrupt,
         std::shared_ptr<ProcessState> process);
-  // Of one that is not kept.
+  // For a process that is not kept.
   explicit World(const WorkerEnv& env, std::chrono::milliseconds timeout = kDefaultTimeout,
                  std::chrono::milliseconds step_timeout = kDefaultTimeout,
                  std::shared_ptr<Interrupt> interrupt = nullptr)

@@ -37,7 +37,7 @@ class ShardedOptimizer {
   void step();
   void zero_grad();
 
-  // Of this rank's part, for its options (learning rate); null for a rank without a parameter.
+  // Optimizer of this rank's part, for its options (learning rate); null without parameters.
   torch::optim::Optimizer* local() { return local_.get(); }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   int owner(std::size_t parameter) const { return owners_[parameter]; }
