@@ -58,7 +58,7 @@ def serve_by(agent):
         for name in ("multi_tenant", "master_listen_fd"):
             options.pop(name, None)
         at = (agent.host, agent.port) if is_master else (host_name, port)
-        # Of `rest`, all after timeout and wait_for_workers is for servers.
+        # Everything in `rest` after timeout and wait_for_workers is for servers.
         init(self, *at, world_size, False, *rest[:2], **options)
 
     dist.TCPStore.__init__ = client

@@ -13,7 +13,7 @@ import pytest
 from bundles import TORCH, bare_environment, bundle, pack, tarball, unpacked  # noqa: F401  (fixtures)
 from conftest import BUILD, REPO, run, torch_minor
 
-# Of glibc, of the compiler, and what the kernel brings.
+# Libraries of glibc and the compiler, and what the kernel brings.
 RUNTIME = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|pthread|rt|resolv|anl|util|stdc\+\+|gcc_s)\.so)")
 NEWEST = {"GLIBC": (2, 36), "GLIBCXX": (3, 4, 30)}
 WORK = ["--dataset", "synthetic", "--samples", "128", "--batch-size", "16", "--max-steps", "4", "--log-every", "1", "--no-eval"]

@@ -13,7 +13,7 @@ sys.path.insert(0, str(REPO / "tests" / "testing"))
 import cifar_stand_in  # noqa: E402
 import defaults  # noqa: E402
 
-# Of the test images; each way of evaluating is this uncertain.
+# As a share of the test images; each way of evaluating is this uncertain.
 GAP_MAX = 0.03
 
 

@@ -351,7 +351,7 @@ def test_an_evaluation_that_takes_longer_than_the_limit_is_no_hang(tmp_path):
     assert json.loads((tmp_path / "out/summary.json").read_text())["evaluation_seconds"] > 2
 
 
-# Of the others one may be a collective further: a broadcast's root does not wait for those that get it.
+# One of the others may be a collective further: a broadcast's root does not wait for those that get it.
 ONE_HAS_NOT_BEGUN = r"ranks? .+ waits? in \w+ \d+ \(.+ \w+\); .*rank (\d) has not begun it: its last was \w+ \d+.*"
 
 

@@ -13,7 +13,7 @@ from hosts import three_hosts  # noqa: F401  (fixture)
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a host name of one's own needs root")
 
-# Of host b: fails when it is told to, once a round; of the others: goes on until it is told that all is done.
+# Host b's fails when it is told to, once a round; the others' go on until they are told that all is done.
 WORKER = """
 echo ready in round $DDPRUN_ROUND
 while [ ! -e "$FOLDER/done" ]; do

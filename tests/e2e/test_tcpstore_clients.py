@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from torch_versions import each_version  # noqa: E402
 
 CALLS = os.path.join(os.path.dirname(__file__), "tcpstore_client_calls.py")
-# Of the client itself, without a request.
+# Calls that the client answers itself, without a request.
 LOCAL = {"host", "port", "libuvBackend"}
 
 

@@ -57,7 +57,7 @@ CONVERSATIONS = {
     ],
     "list of keys": [request(frames.LIST_KEYS), push(b"/q", b"v"), set_to(K, b"v"), request(frames.LIST_KEYS)],
 }
-# Of verbs that came after 2.11, where torch has them: what its first server with them has answered.
+# Verbs that came after 2.11, where torch has them, with the answers of the first torch server that has them.
 NEWER = {
     "barrier": (
         "2.15.0",

@@ -78,7 +78,7 @@ def test_workers_find_the_same(runs, case, version):
     assert not surprises, "\n".join(map(str, surprises))
 
 
-# Of torchrun's own choice, other ones in each run.
+# Values that torchrun chooses itself, and differently in each run.
 CHOSEN = re.compile(r"environment\.(MASTER_PORT|TORCHELASTIC_RUN_ID|TORCHELASTIC_ERROR_FILE|TORCHELASTIC_TIMER_FILE)|stdin")
 
 

@@ -36,12 +36,12 @@ FLAGS = {
     "--virtual-local-rank": ["virtual local ranks", "test_gpus.py::test_virtual_local_ranks_are_torchruns"],
 }
 
-# Of torch.distributed.launch.
+# Flags of torch.distributed.launch.
 LAUNCH_FLAGS = {
     "--use-env": ["torch.distributed.launch", "test_torchrun_parity_ends.py::test_a_local_rank_as_an_argument"],
 }
 
-# Of 2.12 to 2.15, beside those of 2.11.
+# Flags of 2.12 to 2.15, beside those of 2.11.
 LATER_FLAGS = {
     "--shutdown-timeout": ["test_torchrun_parity_ends.py::test_a_time_to_end"],
     "--log-line-prefix-template": [

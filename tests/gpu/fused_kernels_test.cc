@@ -125,7 +125,7 @@ TEST_F(OptimizersOnGpu, StepAsAtens) {
   for (const char* name : {"sgd", "muon"}) {
     const auto [aten, aten_time] = Measure(name, false);
     const auto [own, own_time] = Measure(name, true);
-    // Of several hundred steps.
+    // The result of several hundred steps.
     for (std::size_t i = 0; i < own.size(); ++i)
       EXPECT_TRUE(at::allclose(own[i], aten[i], 1e-3, 1e-3)) << name << " " << i;
     std::printf("%s_and_casts kernels_us %.2f aten_us %.2f\n", name, own_time, aten_time);

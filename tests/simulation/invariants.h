@@ -84,7 +84,7 @@ class Invariants {
   struct Run {
     std::map<RoundId, std::map<NodeId, Start>> starts;
     std::optional<Verdict> told_verdict;
-    // Of the round that runs or stops: the first failure of each nature that was reported in time.
+    // In the round that runs or stops: the first failure of each nature that was reported in time.
     std::optional<Failure> first_origin;
     std::optional<Failure> first_symptom;
     RunPhase phase = RunPhase::kForming;

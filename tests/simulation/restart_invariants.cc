@@ -48,8 +48,8 @@ bool RestartInvariants::GivesBack(const Run& run, RoundId round) {
   return ran_long || (policy.no_progress_max > 0 && GotFurther(run, round));
 }
 
-// Of the restarts that followed the rounds up to that one, those that count at that time: the ones
-// after the last round that ran long enough, itself included, and within the window.
+// Counts the restarts that followed the rounds up to that one and count at that time: those after
+// the last round that ran long enough, itself included, and within the window.
 int RestartInvariants::Counted(const Run& run, RoundId upto, TimePoint at) {
   int count = 0;
   for (const auto& [round, of] : run.rounds) {

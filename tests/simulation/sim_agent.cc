@@ -11,7 +11,7 @@
 namespace ddprun {
 namespace {
 
-// Of workers that do as they are told, until they have ended.
+// Limits for workers that do as they are told, until they have ended.
 constexpr std::chrono::milliseconds kTermMax{300};
 constexpr std::chrono::milliseconds kKillMax{5};
 constexpr int kPortFirst = 20'000;

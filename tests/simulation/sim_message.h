@@ -28,7 +28,7 @@ class SimTrace {
   void Report(TimePoint now, Words&& words) {
     if (on_) lines_.emplace_back(now, words());
   }
-  // Of the last `count`.
+  // The last `count` lines.
   std::string Last(std::size_t count) const;
 
  private:

@@ -124,7 +124,7 @@ class SimNetwork {
         Of(from).group);
     return stream;
   }
-  // Of a stream that has ended: nothing happens.
+  // If the stream has ended, nothing happens.
   void Send(SimProcess from, SimStream stream, Message message) {
     Stream* of = Find(stream);
     const int side = of == nullptr ? -1 : SideOf(*of, from);
@@ -171,7 +171,7 @@ class SimNetwork {
   }
   bool IsCut(SimProcess from, SimProcess to) const { return cuts_.count({from, to}) != 0; }
 
-  // Of those that at least one side believes in.
+  // The streams that at least one side believes in.
   std::vector<SimStream> OpenStreams() const {
     std::vector<SimStream> open;
     for (const auto& [stream, of] : streams_) {
@@ -180,7 +180,7 @@ class SimNetwork {
     std::sort(open.begin(), open.end());
     return open;
   }
-  // Of those that begin or end at it.
+  // The streams that begin or end at it.
   std::vector<SimStream> StreamsOf(SimProcess process) const { return Of(process).streams; }
   std::uint64_t messages() const { return messages_; }
 

@@ -24,7 +24,7 @@ std::uint64_t Number(TimePoint time) {
 }
 std::uint64_t Number(const std::optional<TimePoint>& time) { return time ? Number(*time) + 1 : 0; }
 
-// Of what a replay must bring back. (Words are told anew.)
+// Covers what a replay must bring back. (Words are told anew.)
 std::uint64_t Fingerprint(const RunState& state) {
   std::uint64_t sum =
       Mix(1, state.phase, state.round, state.restart_count, state.joins, state.may_restart,

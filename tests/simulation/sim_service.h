@@ -109,7 +109,7 @@ class SimService final : public SimEndpoint<SimMessage> {
   std::uint64_t last_run_ = 0;
   std::uint64_t steps_ = 0;
 
-  // Of the process.
+  // State of the process.
   Duration epoch_{0};  // its steady clock's zero
   std::optional<JournalClock> journal_clock_;
   std::map<std::string, std::shared_ptr<Run>> runs_;

@@ -16,7 +16,7 @@ namespace ddprun {
 
 class StoreInvariants {
  public:
-  // Of one run's round.
+  // One run's round.
   using Place = std::pair<std::uint64_t, RoundId>;
   // An operation as it was asked, with what every later answer must know.
   struct Asked {

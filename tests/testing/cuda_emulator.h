@@ -25,7 +25,7 @@ struct Index {
   unsigned z = 0;
 };
 
-// Of the fiber that runs.
+// Indices of the fiber that runs.
 extern thread_local Index thread_index;
 extern thread_local Index block_index;
 extern thread_local Index block_size;

@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-// Of a device with so many multiprocessors: more of them are more blocks.
+// Kernels of a device with so many multiprocessors: more of them are more blocks.
 std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors = 2);
 
 }  // namespace ddprun

@@ -80,7 +80,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   const NamedTensors parameters = strategy.Parameters();
   const auto optimizer = MakeOptimizer(config, parameters);
   GradScaler scaler = MakeGradScaler(config, world.device());
-  // Of floats only such a one overflows.
+  // With floats only such a scale overflows.
   if (!on_gpu && scaler.enabled()) scaler.Restore({.scale = 3e38});
   std::optional<WeightAverage> average;
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);

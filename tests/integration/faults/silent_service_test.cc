@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// Of the first `accepted` streams: accepts the node and ends the stream. All others stay silent.
+// Accepts the node on the first `accepted` streams and ends them. All other streams stay silent.
 class SilentService final : public v1::Rendezvous::CallbackService {
  public:
   SilentService(int accepted, const Accepted& answer)

@@ -214,7 +214,7 @@ std::vector<FrameFlood> BoundedFloods() {
 
 class FrameFloodsTest : public ::testing::TestWithParam<FrameFlood> {
  protected:
-  // Of a member, over TLS, and of anybody, in plain text.
+  // Floods from a member, over TLS, and from anybody, in plain text.
   static void ExpectBounded(bool must_end) {
     for (const bool tls : {true, false}) {
       ServiceProgram service(

@@ -23,7 +23,7 @@ namespace ddprun {
 
 class Relay {
  public:
-  // Of a port that another relay had; 0: of one that is free.
+  // Listens on `port`, which another relay had; 0: on a free one.
   explicit Relay(int target_port, int port = 0)
       : target_port_(target_port),
         listen_fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),

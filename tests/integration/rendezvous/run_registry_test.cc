@@ -24,8 +24,8 @@ class SilentSink final : public DirectiveSink {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-// Of one node, so that its round is sealed at once: its members are not lost before the longest
-// lease that there is.
+// A run of one node, so that its round is sealed at once; it is not lost before the longest lease
+// that there is.
 Join JoinOf(const std::string& run_id) {
   Join join = MakeJoin("a", 1);
   join.run_id = run_id;

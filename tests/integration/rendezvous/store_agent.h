@@ -16,7 +16,7 @@
 
 namespace ddprun {
 
-// Of this process.
+// Resident memory of this process.
 inline std::size_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t pages = 0;

@@ -22,7 +22,7 @@ using tcpstore::Text;
 using tcpstore::U64;
 using ::testing::HasSubstr;
 
-// Of an agent that reaches the service over its connection, and of one whose process it is in.
+// An agent that reaches the service over its connection, and one whose process the service is in.
 class StoreProxyTest : public ::testing::TestWithParam<bool> {
  protected:
   StoreProxyTest() : server_(StartServer()), node_(server_->target(), JoinWithRestarts()) {
@@ -106,7 +106,7 @@ TEST_P(StoreProxyTest, AWorkerOfAnotherProtocolIsToldSo) {
   EXPECT_TRUE(worker.IsAtEnd());
 }
 
-// Of a request with terms that the agent cannot read, the reason comes back.
+// A request with terms that the agent cannot read gets the reason back.
 TEST_P(StoreProxyTest, AKeyThatIsTooLongIsToldToItsWorker) {
   RawWorker worker(dir_ / "s");
   worker.Write(kHello + Terms(1) + Request(3, U64(kKeyBytesMax + 1)));

@@ -74,7 +74,7 @@ class TcpClient {
   OwnedFd fd_;
 };
 
-// Of an agent that reaches the service over its connection, and of one whose process it is in.
+// An agent that reaches the service over its connection, and one whose process the service is in.
 class TcpStoreTest : public ::testing::TestWithParam<bool> {
  protected:
   TcpStoreTest() : server_(StartServer()), node_(server_->target(), JoinWithRestarts()) {

@@ -367,7 +367,7 @@ std::uint64_t TcpBytesWritten() {
 }
 
 double BytesOfTraining(World& world, DistributedDataParallel::Options options) {
-  // Of one bucket that is much larger than all else that is said.
+  // One bucket that is much larger than everything else that is sent.
   torch::nn::Linear net(1000, 1000);
   DistributedDataParallel ddp(world, *net, options);
   const std::uint64_t before = TcpBytesWritten();

@@ -153,7 +153,7 @@ void ExpectSameParameters(ImageModel& expected, ImageModel& actual) {
 void ExpectSameScores(ImageModel& expected, const at::Tensor& scores, const at::Tensor& images) {
   const torch::NoGradGuard no_grad;
   expected.eval();
-  // Of bf16 eight bits are left.
+  // bf16 has eight bits.
   const double tolerance = scores.scalar_type() == at::kFloat ? 1e-4 : 3e-2;
   EXPECT_TRUE(
       at::allclose(scores.to(at::kFloat), expected.forward(images), 10 * tolerance, tolerance));

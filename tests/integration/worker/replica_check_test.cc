@@ -195,7 +195,7 @@ class Flipper {
   }
   ~Flipper() { Stop(); }
 
-  // Of this rank: made, and found.
+  // This rank's flips: made, and found.
   int made() const { return made_; }
   int found() const { return found_; }
 
@@ -295,7 +295,7 @@ std::string TextOf(const fs::path& path) {
   return text.str();
 }
 
-// Of the records of steps.
+// The steps that have records.
 std::vector<int> StepsIn(const fs::path& metrics) {
   std::vector<int> steps;
   std::ifstream file(metrics);

@@ -98,7 +98,7 @@ TEST(TrainStep, OfTwoRanksIsTheSameReplayed) {
         const Config config = SmallTraining({.accumulate = 2});
         const Trained queued = Train(How::kQueued, config, *world, true);
         ExpectAlike(Train(How::kReplayed, config, *world, true), queued);
-        // Of an epoch of 100 the last sample is rank 0's alone.
+        // In an epoch of 100 the last sample is rank 0's alone.
         ExpectAlike(Train(How::kReplayed, config, *world, true, 99),
                     Train(How::kQueued, config, *world, true, 99));
         world->Shutdown();

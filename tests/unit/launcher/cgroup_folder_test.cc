@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Of version 2; empty: none.
+// Path of the version 2 cgroup; empty: none.
 std::string PathOf(const std::string& mountinfo, const std::string& membership) {
   const auto found = FindCgroup(mountinfo, membership, /*controller=*/"");
   return found.has_value() ? found->path : "";

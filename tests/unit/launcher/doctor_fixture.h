@@ -55,7 +55,7 @@ inline Checkup SoundCheckup(int nodes) {
   return checkup;
 }
 
-// Of one check, what is no ok.
+// The findings of one check that are not ok.
 inline std::vector<Finding> Complaints(const Checkup& checkup) {
   std::vector<Finding> found;
   for (const Finding& finding : Diagnose(checkup)) {

@@ -24,7 +24,7 @@ ProgressMessage At(std::int64_t step, const std::string& section) {
   return message;
 }
 
-// Of a worker that reports only where it is among collectives.
+// From a worker that reports only where it is among collectives.
 ProgressMessage In(std::optional<std::int64_t> waits, std::int64_t last) {
   ProgressMessage message;
   message.goes_on = false;

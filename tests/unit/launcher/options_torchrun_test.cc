@@ -62,7 +62,7 @@ TEST(OptionsTorchrunTest, EverySpellingOfAFlag) {
   // The beginning of several is none of them.
   EXPECT_THAT(LineError("--rdzv x"), HasSubstr("unknown flag --rdzv"));
   EXPECT_THAT(LineError("--nproc-per-nod-e 2"), HasSubstr("did you mean --nproc-per-node?"));
-  // Of the program's arguments none is changed, nor is a flag's value.
+  // None of the program's arguments is changed, nor is a flag's value.
   const auto parsed = ParseOptions({"--role", "--nproc", "prog", "--nproc_per_node"}, From({}));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_THAT(std::get<Options>(*parsed).program, ElementsAre("prog", "--nproc_per_node"));

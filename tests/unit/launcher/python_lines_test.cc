@@ -10,7 +10,7 @@
 namespace ddprun {
 namespace {
 
-// Of one function, by CPython 3.9.18, 3.10.13 and 3.11.7: compile() of
+// Lines of one function, by CPython 3.9.18, 3.10.13 and 3.11.7: compile() of
 //   def f(x):            a loop from line 7 with try (8), h() (9), except E (10) and pass (11),
 //       a = 1 ...        after a list of several lines (4 to 6)
 struct Expected {

@@ -185,7 +185,7 @@ TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
 }
 
-// Of any bytes: what a program prints need not be text.
+// Lines may have any bytes: what a program prints need not be text.
 TEST(ConvertTest, LinesOfWorkers) {
   LogLines lines{.watch = 1, .number = 2, .left_out = 3, .lines = {}, .tail_end = true};
   lines.lines.push_back({4, 5, true, "[h:4] ", std::string("\xff\x00\xc3 \x1b[31m", 9)});
@@ -246,7 +246,7 @@ TEST(ConvertTest, StoreBatches) {
   batch.answered = {3, 5};
   v1::StoreRequests message;
   AddTo(&message, batch);
-  // Of neither kind, and of a verb that is not known.
+  // One request of neither kind, and one with a verb that is not known.
   message.add_requests()->set_id(8);
   message.mutable_requests(2)->clear_kind();
   message.add_requests()->set_id(9);

@@ -69,7 +69,7 @@ TEST(FirstBytesTest, EveryFlippedByteIsJudgedWithoutReadingBeyond) {
   const std::string hello = MakeClientHello("a.b");
   for (std::size_t i = 0; i < hello.size(); ++i) {
     for (const int bit : {1, 16, 128}) {
-      // Of its exact size on the heap, so that a sanitizer sees a read beyond it.
+      // Has its exact size on the heap, so that a sanitizer sees a read beyond it.
       std::string changed = hello;
       changed[i] = static_cast<char>(changed[i] ^ bit);
       changed.shrink_to_fit();

@@ -38,7 +38,7 @@ class TestStore {
     Keep(store.Submit(ticket, std::move(op), now));
     return ticket;
   }
-  // Of an operation that does not wait.
+  // For an operation that does not wait.
   StoreResult Do(StoreOp op) {
     const StoreTicket ticket = Submit(std::move(op));
     EXPECT_TRUE(IsAnswered(ticket));

@@ -73,7 +73,7 @@ TEST_F(CauseTest, AmongEqualsTheFirstStays) {
   EXPECT_EQ(run.state.cause->rank, 2);
 }
 
-// Of a rank that waits in that all_reduce, or has not begun it.
+// The place of a rank that waits in that all_reduce, or has not begun it.
 std::vector<RanksInPlace> PlaceOf(int rank, std::optional<std::int64_t> waits) {
   std::vector<RanksInPlace> places;
   CollectivePlace at{std::nullopt, {{"0", 6, "barrier"}}};

@@ -31,7 +31,7 @@ TEST(ReplyCacheTest, ItIsFullOfBytesOrOfReplies) {
   EXPECT_TRUE(many.IsFull());
 }
 
-// Of a node that confirms its replies, however long the run: whichever way they are forgotten.
+// For a node that confirms its replies, however long the run and however they are forgotten.
 TEST(ReplyCacheTest, ForgottenRepliesFreeTheirBytes) {
   struct Way {
     const char* name;

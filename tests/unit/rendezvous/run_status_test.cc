@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr RoundId kFirst{1};
 constexpr std::size_t kAll = 100;
 
-// Of two places, with one restart; `c` is a spare.
+// A run of two places, with one restart; `c` is a spare.
 class RunStatusTest : public ::testing::Test {
  protected:
   LinkId Join(const std::string& host, int local_world_size = 1) {

@@ -175,7 +175,7 @@ TEST_P(LoaderTest, BatchSizeDoesNotChangeTheAugmentation) {
   EXPECT_TRUE(whole[0].images.equal(at::cat({halves[0].images, halves[1].images})));
 }
 
-// Of one sample, however many ranks there are and whichever has it.
+// The augmentation of one sample, however many ranks there are and whichever has it.
 TEST_P(LoaderTest, TheNumberOfRanksDoesNotChangeTheAugmentation) {
   const LoaderOptions loading{.augment = true, .seed = 3, .epoch = 2};
   std::vector<at::Tensor> by_index(kCount);

@@ -88,7 +88,7 @@ inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int componen
                     [&](JDIMENSION y) { return pixels + y * size.width * components; });
 }
 
-// Of any size with little memory: a row is written again and again.
+// Makes an image of any size with little memory: one row is written again and again.
 inline std::string OneColourJpeg(ImageSize size, std::uint8_t grey) {
   const std::vector<std::uint8_t> row(static_cast<std::size_t>(size.width), grey);
   return EncodeJpeg(size, 1, JCS_GRAYSCALE, {}, [&row](JDIMENSION) { return row.data(); });

@@ -7,7 +7,7 @@
 namespace ddprun {
 namespace {
 
-// Of 400, 40, 400 and 4 bytes.
+// Parameters of 400, 40, 400 and 4 bytes.
 std::vector<at::Tensor> FourParameters() {
   return {at::zeros({100}), at::zeros({10}), at::zeros({100}), at::zeros({1})};
 }

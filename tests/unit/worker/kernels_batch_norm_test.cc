@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
 class BatchNormImages : public testing::TestWithParam<std::int64_t> {};
 INSTANTIATE_TEST_SUITE_P(All, BatchNormImages, testing::Values(8, 60));
 
-// Of a module of one channel block whose x lies far from zero.
+// A module with one channel block whose x lies far from zero.
 TEST_P(BatchNormImages, AMeanFarFromZeroCostsNoDigits) {
   torch::manual_seed(3);
   const at::Tensor x =

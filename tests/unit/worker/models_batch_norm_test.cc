@@ -40,7 +40,7 @@ void SetWeights(Module& module) {
   module->bias.copy_(at::linspace(-1, 1, kChannels));
 }
 
-// Of all ranks together: outputs side by side, gradients added up as DDP does.
+// The outcome of all ranks together: outputs side by side, gradients added up as DDP does.
 Outcome OnRanks(const std::array<at::Tensor, kRanks>& inputs,
                 const std::vector<at::Tensor>& factors) {
   ThreadsSum sum;

@@ -167,7 +167,7 @@ TEST_P(MuonTest, KernelsStepAsWrittenDownAndWriteCasts) {
   const KernelsOnCpu on_cpu(*kernels);
   const auto [parameters, casts] = ExpectStepsAsWrittenDown(GetParam());
   const auto launches = kernels->TakeLaunches();
-  // Of 8 steps of two banks, and of whitening, biases and head.
+  // 8 steps of two banks, and of whitening, biases and head.
   EXPECT_EQ(launches.at("muon_directions_float"), 16);
   EXPECT_EQ(launches.at("muon_update_float"), 16);
   EXPECT_EQ(launches.at("sgd_step_bf16"), 24);

@@ -92,7 +92,7 @@ const bool kLossAdded = Losses().Add("test-loss", [](const LossOptions& options)
   };
 });
 
-// Of all images, as each has a label of two.
+// Counts all images, as each has a label of two.
 const bool kMetricAdded =
     Metrics().Add("test-metric", [](const at::Tensor& scores, const at::Tensor& labels) {
       return (labels < scores.size(1)).sum();
