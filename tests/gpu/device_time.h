@@ -30,7 +30,7 @@ inline double MedianMicroseconds(int calls, const std::function<void()>& work,
   return times[kRuns / 2];
 }
 
-// Time of `work` on device 0, recorded once and replayed. It is called once first, so that libraries
+// Time of `work` on device 0, recorded once and replayed. One call comes first, so that libraries
 // choose their kernels then. The thread must have a stream of its own.
 inline double GraphMicroseconds(const std::function<void()>& work) {
   Accelerator& accelerator = LoadAccelerator();
