@@ -206,6 +206,46 @@ def test_links_of_the_readmes_lead_somewhere():
                 assert (readme.parent / link).exists(), f"{readme.relative_to(REPO)}: {link}"
 
 
+ROOMS = (*MAY_INCLUDE, "tests", "deploy")
+PAGES = [*REPO.glob("*.md"), *(page for room in ROOMS for page in sorted((REPO / room).rglob("*.md")))]
+OTHERS_PATHS = {"torch/torch.h", "test_store.py"}  # of PyTorch
+
+
+def missing_paths(text, known):
+    """The backticked paths of a page that `known`, the files and folders of the repository, does not have: those that begin with a
+    room, and names of sources, which may be given from any folder on. A word in capitals is a placeholder."""
+    missing = []
+    for quoted in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
+        source = re.fullmatch(r"[\w./-]+\.(h|cc|cu|cuh|py|sh|proto|cmake|\{h,cc\})", quoted)
+        if not source and not (re.fullmatch(r"[\w./-]+", quoted) and quoted.startswith(tuple(f"{room}/" for room in ROOMS))):
+            continue
+        if quoted in OTHERS_PATHS or any(re.fullmatch(r"[A-Z]+", part) for part in quoted.split("/")):
+            continue
+        stem, braces, _ = quoted.partition("{h,cc}")
+        for path in (stem + "h", stem + "cc") if braces else (quoted.removeprefix("./").rstrip("/"),):
+            if "/" + path not in known and not (source and any(one.endswith("/" + path) for one in known)):
+                missing.append(path)
+    return missing
+
+
+def known_paths():
+    return {f"/{path.relative_to(REPO)}" for room in ROOMS for path in (REPO / room).rglob("*")} | {f"/{p.name}" for p in REPO.iterdir()}
+
+
+def test_backticked_paths_of_the_documents_exist():
+    known = known_paths()
+    missing = {str(page.relative_to(REPO)): found for page in PAGES if (found := missing_paths(page.read_text(), known))}
+    assert not missing, missing
+
+
+def test_a_backticked_path_that_does_not_exist_is_found():
+    known = known_paths()
+    right = "`proto/version.h`, `version.h`, `worker/config/`, `proto/version.{h,cc}`, `torch/torch.h`, `worker/NAME`, `a.b(c)`"
+    assert missing_paths(right, {*known, "/proto/version.cc"}) == []
+    wrong = "`proto/versions.h`, `versions.h`, `worker/confg/`, `proto/version.{h,cc}`, `config/version.h`"
+    assert missing_paths(wrong, known) == ["proto/versions.h", "versions.h", "worker/confg", "proto/version.cc", "config/version.h"]
+
+
 def test_mutants_still_apply():
     """Whether the simulation catches them is a nightly test (tests/simulation/mutants.py)."""
     sys.path.insert(0, str(REPO / "tests" / "simulation"))
