@@ -25,7 +25,7 @@ struct ChaosStep {
   auto operator<=>(const ChaosStep&) const = default;
 };
 
-// That of the node that is furthest; its workers' least step. Absent: no node has reported one.
+// The step of the node that is furthest; its workers' least step. Absent: no node has reported one.
 std::optional<ChaosStep> FurthestStep(const RunStatus& status);
 
 // Whether a run that was at `before` when a fault was injected, and is at `now`, has made a whole

@@ -216,7 +216,7 @@ std::string PlainAddress(std::string address) {
 
 namespace {
 
-// Those of IPv4 first.
+// Adds this host's addresses, those of IPv4 first.
 void AddOwnAddresses(bool of_links, std::vector<std::string>& addresses) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return;

@@ -35,7 +35,7 @@ class RunWatcher {
   // Called under the run's lock, in the order of what happens; must only record it. `run_id`
   // empty: of no run.
   virtual void OnNotice(const std::string& run_id, const RunNotice& note) = 0;
-  // Likewise: operations of the store that nodes have sent.
+  // Called like OnNotice(), for operations of the store that nodes have sent.
   virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
 };
 

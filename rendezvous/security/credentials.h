@@ -81,7 +81,7 @@ absl::StatusOr<TlsCredentials> MintOperatorCredentials(const Token& token,
                                                        absl::string_view name,
                                                        std::time_t now = std::time(nullptr));
 // For a service that runs alone: never expires, since it may run for years and cannot sign another.
-// That of a service inside a node's agent is valid for as long as the nodes' certificates.
+// The certificate of one inside a node's agent is valid for as long as those of the nodes.
 absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token);
 absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token,
                                                    std::time_t now = std::time(nullptr));

@@ -81,7 +81,7 @@ class NormGeluOnGpu : public WithOrWithoutKernels {
 };
 
 TEST_F(NormGeluOnGpu, IsAtens) {
-  // Those of the speedrun recipe.
+  // The shapes of the speedrun recipe.
   Compare({2000, 64, 31, 31}, at::kBFloat16, true);
   Compare({2000, 64, 15, 15}, at::kBFloat16, false);
   Compare({2000, 256, 15, 15}, at::kBFloat16, true);

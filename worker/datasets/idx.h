@@ -21,7 +21,7 @@ inline constexpr std::int64_t kIdxSideMin = 32;
 // in `directory`, or below it where torchvision puts them, in FashionMNIST/raw. Throws DataError.
 Dataset OpenFashionMnist(const DatasetOptions& options);
 
-// The same of any four files of those names, also in the folder raw of any one data set there:
+// Opens any four files of those names, also in the folder raw of any one data set there:
 // sizes are the headers', there are as many classes as the greatest label says, mean and deviation
 // are those of the first thousand training images. Throws DataError.
 Dataset OpenIdx(const DatasetOptions& options);

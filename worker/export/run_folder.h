@@ -44,7 +44,7 @@ class EarlierResults {
   struct Names {
     std::string model, description, summary;
   };
-  // Those of the `number`th earlier training; 0: of the present one.
+  // File names of the `number`th earlier training; 0: of the present one.
   Names NamesOf(int number) const;
   int FirstFree() const;
 

@@ -28,7 +28,7 @@ constexpr std::size_t kBeginBytes = 64;
 
 constexpr char kWebPage[] = "is a web page; download the file itself";
 
-// What is often found in the place of weights, by its first bytes.
+// A kind of file that is often given instead of weights, known by its first bytes.
 struct OtherFile {
   std::string_view begin;
   const char* sentence;  // after the path

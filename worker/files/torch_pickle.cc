@@ -160,7 +160,7 @@ const PickleGlobal* ClassOf(const PickleValue& value) {
   return type;
 }
 
-// What is in the place of a dict of tensors.
+// Rejects a pickled object in the place of a dict of tensors.
 void RejectObject(const PickleValue& value) {
   if (const PickleGlobal* const type = ClassOf(value)) {
     throw std::runtime_error(c10::str("it holds a whole ", type->module, ".", type->name,

@@ -62,7 +62,7 @@ class TrainStep {
   // iterations, which cannot be captured.
   static constexpr std::int64_t kWarmUpAlone = 3;
   static constexpr std::int64_t kWarmUpOfSeveral = 11;
-  // And of each further forward that the model has.
+  // Steps before the graph of each further forward of the model is captured.
   static constexpr std::int64_t kWarmUpAgain = 1;
 
   // For what is left on the device of a step that hangs.

@@ -223,7 +223,7 @@ void Trainer::TrainEpoch() {
     checkpoints_.EndStep(state_.place);
   }
   CheckReplicas();
-  // Also of an epoch that was not trained to its end, or not from its beginning.
+  // Reports an epoch also if it was not trained to its end, or not from its beginning.
   ReportEpoch(epoch + 1);
 }
 

@@ -117,7 +117,7 @@ TEST_F(MetricsWriterTest, WarningNamesFileReasonAndWhatToDo) {
   EXPECT_THAT(warnings[0], HasSubstr(folder + "/metrics.jsonl: Not a directory; training goes on"));
 }
 
-// Also of a resumed run, which would read the file first.
+// Holds for a resumed run too, which would read the file first.
 TEST_F(MetricsWriterTest, AFifoCostsThatFileAlone) {
   const std::string path = folder_ / kMetricsFileName;
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

@@ -116,7 +116,7 @@ class World {
   // Reports to the launcher how far this rank is, for `ddprun status`, metrics and the detection of
   // hangs. Does nothing without Main() or ddprun. Never waits; from any thread.
   void Progress(std::int64_t step, std::optional<std::int64_t> epoch = std::nullopt);
-  // The same of all else that a rank can tell. The library's own.
+  // Reports all else that a rank can tell. For the library itself.
   void Report(const ProgressMessage& message);
 
   // Collectives begun from now on: within a step, in which the ranks are together, or in what may
