@@ -52,7 +52,7 @@ enum class OnHang { kKill, kReport };
 // 0: never.
 struct HangOptions {
   // Without progress, of a worker that has reported some.
-  std::chrono::milliseconds hang_timeout = kHangTimeoutDefault;
+  std::chrono::milliseconds hang_timeout{0};
   std::chrono::milliseconds init_timeout{0};       // of one that has not, since its start
   std::chrono::milliseconds heartbeat_timeout{0};  // without a byte of output, or progress
   OnHang on_hang = OnHang::kKill;
@@ -242,7 +242,7 @@ struct Options : ProgramSection {
   AffinityOptions affinity;
   RestartOptions restarts;
   StopOptions stopping;
-  HangOptions hangs;
+  HangOptions hangs{.hang_timeout = kHangTimeoutDefault};
   LogOptions logs;
   ObserveOptions observe;
   VerdictOptions verdict;
