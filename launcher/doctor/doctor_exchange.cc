@@ -91,6 +91,7 @@ DoctorExchange::~DoctorExchange() {
     store_->Cancel();
     session_->Send(NodeSucceeded{start_.round});
     std::unique_lock<std::mutex> lock(mutex_);
+    // Cancel() ends the stream without its peer, and what it calls must not outlive this object.
     changed_.wait(lock,
                   [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return store_ended_.has_value(); });
     changed_.wait_for(lock, kDoctorLeaveTimeout,
