@@ -23,7 +23,7 @@
 namespace ddprun {
 namespace {
 
-// Of a request: each has kRequestRoomTimeout to arrive while others wait.
+// Parts of a request: each has kRequestRoomTimeout to arrive while others wait.
 constexpr std::size_t kRequestParts = 10;
 
 // The epoll ids of the loop's own descriptors; those of streams are higher.
