@@ -211,7 +211,7 @@ void ProbeServer::Serve() {
     if (polled[1].revents == 0) continue;
     OwnedFd fd(accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     // The listener stays readable: accepting again at once would only spin.
-    if (!fd.valid() && IsOutOfDescriptors(errno)) std::this_thread::sleep_for(kAcceptPause);
+    if (!fd.valid() && IsOutOfResources(errno)) std::this_thread::sleep_for(kAcceptPause);
     if (!fd.valid() || connections.size() >= kProbeConnectionsMax) continue;
     SetNoDelay(fd.get());
     connections.push_back({.fd = std::move(fd)});

@@ -87,9 +87,7 @@ void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   Afterwards& afterwards = action.afterwards;
   const bool is_member = membership_.links.contains(link);
   if (const auto* lines = std::get_if<LogLines>(&report)) {
-    RunWatches::Effects effects;
-    watches_.Receive(membership_, link, *lines, effects);
-    SendLocked(std::move(effects), afterwards);
+    SendLocked(watches_.Receive(membership_, link, *lines), afterwards);
   } else if (const auto* fault = std::get_if<FaultReport>(&report)) {
     TakeFaultReportLocked(link, *fault, afterwards);
   } else if (const auto* queries = std::get_if<OwnerQueries>(&report)) {
@@ -161,9 +159,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     }
     if (const auto* note = std::get_if<RunNotice>(&effect)) {
       if (watcher_ != nullptr) watcher_->OnNotice(run_id_, *note);
-      RunWatches::Effects effects;
-      watches_.Hear(membership_, *note, effects);
-      SendLocked(std::move(effects), afterwards);
+      SendLocked(watches_.Hear(membership_, *note), afterwards);
     } else if (auto* send = std::get_if<SendDirective>(&effect)) {
       SendLocked(send->link, std::move(send->directive), afterwards);
     } else {
@@ -171,9 +167,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     }
   }
   if (membership_.phase == RunPhase::kClosed) {
-    RunWatches::Effects effects;
-    watches_.Finish(membership_, effects);
-    SendLocked(std::move(effects), afterwards);
+    SendLocked(watches_.Finish(membership_), afterwards);
   }
   afterwards.deadline = NextDeadlineLocked();
   afterwards.record = last_record_;
@@ -232,9 +226,7 @@ void Run::NoteFaultLocked(const NodeId& node_id, int rank, std::string words,
   if (rank >= 0) note.rank = rank;
   note.words = absl::StrCat("chaos: ", words);
   if (watcher_ != nullptr) watcher_->OnNotice(run_id_, note);
-  RunWatches::Effects effects;
-  watches_.Hear(membership_, note, effects);
-  SendLocked(std::move(effects), afterwards);
+  SendLocked(watches_.Hear(membership_, note), afterwards);
 }
 
 // ---- Watchers
@@ -250,9 +242,7 @@ absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const Run
 
 void Run::CloseWatch(WatchId id) {
   Action action(*this);
-  RunWatches::Effects effects;
-  watches_.Close(membership_, id, effects);
-  SendLocked(std::move(effects), action.afterwards);
+  SendLocked(watches_.Close(membership_, id), action.afterwards);
 }
 
 std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
@@ -455,9 +445,7 @@ void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {
 
 void Run::Forget() {
   Action action(*this);
-  RunWatches::Effects effects;
-  watches_.Finish(membership_, effects);
-  SendLocked(std::move(effects), action.afterwards);
+  SendLocked(watches_.Finish(membership_), action.afterwards);
   if (journal_ != nullptr) AppendLocked(RunForgotten{}, now_);
 }
 

@@ -74,7 +74,7 @@ absl::StatusOr<WatchId> RunWatches::Open(const RunState& run, std::shared_ptr<Ne
   const WatchId id = subscriptions_.Open(run, question, opened);
   watchers_[id] = {std::move(sink), from, question.output};
   Add(std::move(opened), effects);
-  if (run.phase == RunPhase::kClosed) Finish(run, effects);
+  if (run.phase == RunPhase::kClosed) Add(subscriptions_.Finish(run.verdict), effects);
   return id;
 }
 
@@ -100,8 +100,10 @@ void RunWatches::MakeRoom(const RunState& run, bool output, Effects& effects) {
   watchers_.erase(ended);
 }
 
-void RunWatches::Close(const RunState& run, WatchId id, Effects& effects) {
+RunWatches::Effects RunWatches::Close(const RunState& run, WatchId id) {
+  Effects effects;
   if (watchers_.erase(id) != 0) Add(subscriptions_.Close(run, id), effects);
+  return effects;
 }
 
 std::optional<RunNews> RunWatches::Take(const RunState& run, WatchId id, bool& over,
@@ -112,23 +114,29 @@ std::optional<RunNews> RunWatches::Take(const RunState& run, WatchId id, bool& o
   return std::move(taken.news);
 }
 
-void RunWatches::Receive(const RunState& run, LinkId link, LogLines lines, Effects& effects) {
+RunWatches::Effects RunWatches::Receive(const RunState& run, LinkId link, LogLines lines) {
+  Effects effects;
   KeepOwnLines(run, link, lines);
   Add(subscriptions_.Receive(run, link, std::move(lines)), effects);
+  return effects;
 }
 
-void RunWatches::Hear(const RunState& run, const RunNotice& note, Effects& effects) {
-  if (subscriptions_.empty()) return;
+RunWatches::Effects RunWatches::Hear(const RunState& run, const RunNotice& note) {
+  Effects effects;
+  if (subscriptions_.empty()) return effects;
   if (!note.node_id.value.empty()) Add(subscriptions_.Update(run, note.node_id), effects);
   if (note.kind == NoticeKind::kRoundStarted) {
     for (const auto& entry : run.members) Add(subscriptions_.Update(run, entry.first), effects);
   }
   const std::string sentence = Sentence(note);
   if (!sentence.empty()) Add(subscriptions_.Report(sentence), effects);
+  return effects;
 }
 
-void RunWatches::Finish(const RunState& run, Effects& effects) {
+RunWatches::Effects RunWatches::Finish(const RunState& run) {
+  Effects effects;
   if (!subscriptions_.empty()) Add(subscriptions_.Finish(run.verdict), effects);
+  return effects;
 }
 
 void RunWatches::Add(LogSubscriptions::Effects from, Effects& effects) {

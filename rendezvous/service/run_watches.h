@@ -30,15 +30,15 @@ class RunWatches {
   absl::StatusOr<WatchId> Open(const RunState& run, std::shared_ptr<NewsSink> sink,
                                const RunQuestion& question, const std::string& from,
                                Effects& effects);
-  void Close(const RunState& run, WatchId id, Effects& effects);
+  Effects Close(const RunState& run, WatchId id);
   // Absent: there is none now; with `over`, there will be none.
   std::optional<RunNews> Take(const RunState& run, WatchId id, bool& over, Effects& effects);
 
   // Lines of a node's workers.
-  void Receive(const RunState& run, LinkId link, LogLines lines, Effects& effects);
-  void Hear(const RunState& run, const RunNotice& note, Effects& effects);
+  Effects Receive(const RunState& run, LinkId link, LogLines lines);
+  Effects Hear(const RunState& run, const RunNotice& note);
   // There will be no more news. Does nothing the second time.
-  void Finish(const RunState& run, Effects& effects);
+  Effects Finish(const RunState& run);
 
  private:
   struct Watcher {
