@@ -28,6 +28,7 @@
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/file_limit.h"
+#include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/client/session_client.h"
 
@@ -99,28 +100,28 @@ void HostsRun::Feed(HeadEvent event) {
 }
 
 void HostsRun::Perform(const HeadEffect& effect) {
-  if (const auto* start = std::get_if<StartTransport>(&effect)) {
-    Start(*start);
-  } else if (const auto* setup = std::get_if<SendSetup>(&effect)) {
-    if (config_.token.has_value()) Send(setup->transport, Encode(*config_.token));
-    Send(setup->transport,
-         Encode(config_.head.plan.transports[static_cast<std::size_t>(setup->transport)].setup));
-  } else if (const auto* go = std::get_if<SendGo>(&effect)) {
-    Send(go->transport, Encode(go->go));
-  } else if (const auto* signal = std::get_if<SendSignal>(&effect)) {
-    Send(signal->transport, Encode(PassSignal{signal->signal}));
-  } else if (const auto* close = std::get_if<CloseControlPipe>(&effect)) {
-    TransportAt(close->transport).closing = true;
-    Pump(close->transport);
-  } else if (const auto* end_transport = std::get_if<EndTransport>(&effect)) {
-    const TransportProcess& process = TransportAt(end_transport->transport);
-    if (process.index.has_value() && !processes_.outcome(*process.index).has_value())
-      kill(-processes_.pid(*process.index), end_transport->signal);
-  } else if (const auto* show = std::get_if<ShowLine>(&effect)) {
-    console_.WriteLine(OutputStream::kErr, show->line);
-  } else if (const auto* end = std::get_if<EndHead>(&effect)) {
-    end_ = *end;
-  }
+  std::visit(
+      Overloaded{
+          [&](const StartTransport& start) { Start(start); },
+          [&](const SendSetup& send) {
+            const auto transport = static_cast<std::size_t>(send.transport);
+            if (config_.token.has_value()) Send(send.transport, Encode(*config_.token));
+            Send(send.transport, Encode(config_.head.plan.transports[transport].setup));
+          },
+          [&](const SendGo& send) { Send(send.transport, Encode(send.go)); },
+          [&](const SendSignal& send) { Send(send.transport, Encode(PassSignal{send.signal})); },
+          [&](const CloseControlPipe& close) {
+            TransportAt(close.transport).closing = true;
+            Pump(close.transport);
+          },
+          [&](const EndTransport& end) {
+            const TransportProcess& process = TransportAt(end.transport);
+            if (process.index.has_value() && !processes_.outcome(*process.index).has_value())
+              kill(-processes_.pid(*process.index), end.signal);
+          },
+          [&](const ShowLine& show) { console_.WriteLine(OutputStream::kErr, show.line); },
+          [&](const EndHead& end) { end_ = end; }},
+      effect);
 }
 
 // ---- The processes
