@@ -156,7 +156,7 @@ int AnswerFor(const char* name, pid_t pid, int status, const Warden& warden) {
   std::fprintf(stderr, "ddprun: the %s (pid %d) was %s; all of its workers were killed\n", name,
                static_cast<int>(pid), how.c_str());
   if (warden.on_agent_killed) warden.on_agent_killed(how);
-  return 128 + number;
+  return ExitCodeOfSignal(number);
 }
 
 // Before there is a child; the reason has been reported.
@@ -203,7 +203,8 @@ int RunKeeper(pid_t warden_pid, OwnedFd warden_life, const Warden& warden, const
             ControlPipeGuard(warden.control_pipe, kControlPipeKeeperTimeout));
   EndAllBelow(warden, status);
   // The exit code of a keeper without a warden is not used.
-  return status.has_value() ? AnswerFor("agent", agent_pid, *status, warden) : 128 + SIGKILL;
+  return status.has_value() ? AnswerFor("agent", agent_pid, *status, warden)
+                            : ExitCodeOfSignal(SIGKILL);
 }
 
 }  // namespace

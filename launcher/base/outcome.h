@@ -5,6 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "rendezvous/base/signal_name.h"
+
 namespace ddprun {
 
 struct Exited {
@@ -27,9 +29,9 @@ struct SpawnFailed {
 
 using Outcome = std::variant<Exited, Signaled, SpawnFailed>;
 
-// As a shell reports it: 128 + the number of the signal that ended the process.
+// As a shell reports it.
 inline int ExitCodeOf(const Outcome& outcome) {
-  if (const auto* signaled = std::get_if<Signaled>(&outcome)) return 128 + signaled->signal;
+  if (const auto* signaled = std::get_if<Signaled>(&outcome)) return ExitCodeOfSignal(signaled->signal);
   const auto* exited = std::get_if<Exited>(&outcome);
   return exited != nullptr ? exited->code : std::get<SpawnFailed>(outcome).exit_code;
 }

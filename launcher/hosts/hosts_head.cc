@@ -10,6 +10,7 @@
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/base/signal_name.h"
 
 namespace ddprun {
 
@@ -80,7 +81,7 @@ void HeadStepper::operator()(const HeadSignaled& event) {
   }
   switch (s_.phase) {
     case HeadPhase::kGathering:
-      return GiveUp(EndHead{128 + event.signal, InterruptedText(*s_.signal)});
+      return GiveUp(EndHead{ExitCodeOfSignal(event.signal), InterruptedText(*s_.signal)});
     case HeadPhase::kMeeting:
     case HeadPhase::kRunning:
     case HeadPhase::kStopping:

@@ -89,10 +89,12 @@ EndHead VerdictOfNodes(const HeadState& state, const HeadConfig& config) {
   if (best >= 0) {
     // A drained node exits with 0, but the run did not finish.
     const int exit_code = std::max(1, ExitCodeOf(state, config.plan, best));
-    const bool interrupted = state.signal.has_value() && exit_code == 128 + *state.signal;
+    const bool interrupted =
+        state.signal.has_value() && exit_code == ExitCodeOfSignal(*state.signal);
     if (!interrupted) return EndHead{exit_code, *NodeAt(state, best).verdict};
   }
-  if (state.signal.has_value()) return EndHead{128 + *state.signal, InterruptedText(*state.signal)};
+  if (state.signal.has_value())
+    return EndHead{ExitCodeOfSignal(*state.signal), InterruptedText(*state.signal)};
   if (state.first_lost.has_value()) {
     const int exit_code = std::max(1, ExitCodeOf(state, config.plan, *state.first_lost));
     return EndHead{exit_code, FailureText(NodeAt(state, *state.first_lost).sentence, exit_code)};
@@ -113,7 +115,7 @@ std::string FailureText(const std::string& sentence, int exit_code) {
 
 std::string InterruptedText(int signal) {
   return absl::StrCat("ddprun: run ended: ddprun got ", SignalName(signal),
-                      ", and has stopped all nodes\n  exit code: ", 128 + signal, "\n");
+                      ", and has stopped all nodes\n  exit code: ", ExitCodeOfSignal(signal), "\n");
 }
 
 }  // namespace ddprun

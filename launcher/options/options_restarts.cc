@@ -15,12 +15,11 @@ namespace ddprun {
 namespace {
 
 constexpr int kExitCodeMax = 255;
-constexpr int kSignalBase = 128;
 
 bool ReadCode(absl::string_view text, int& code) {
   if (absl::SimpleAtoi(text, &code)) return code >= 1 && code <= kExitCodeMax;
   const std::optional<int> signal = SignalNumber(std::string(text));
-  code = kSignalBase + signal.value_or(0);
+  code = ExitCodeOfSignal(signal.value_or(0));
   return signal.has_value();
 }
 

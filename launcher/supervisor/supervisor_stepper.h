@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/supervisor/supervisor.h"
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/session_types.h"
 
 namespace ddprun {
@@ -56,7 +57,7 @@ class Stepper {
     return deadline.has_value() && *deadline <= now_;
   }
   bool IsEcho() const;
-  int SignalExitCode() const { return 128 + s_.signal.value_or(0); }
+  int SignalExitCode() const { return ExitCodeOfSignal(s_.signal.value_or(0)); }
 
   // ---- Starting and waiting
 

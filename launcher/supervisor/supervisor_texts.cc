@@ -25,7 +25,7 @@ std::string ServiceName(const SupervisorConfig& config) {
 std::string InterruptedText(const std::string& host, int signal,
                             const std::vector<RanksInPlace>& places) {
   return absl::StrCat("ddprun: run ended: ddprun on ", host, " got ", SignalName(signal), "\n",
-                      CollectivesText(places), "  exit code: ", 128 + signal, "\n");
+                      CollectivesText(places), "  exit code: ", ExitCodeOfSignal(signal), "\n");
 }
 
 std::string LeftText(const Failure& reason, int exit_code) {

@@ -12,4 +12,7 @@ std::string SignalName(int signal);
 // With or without SIG, in any case: "SIGTERM", "term". Absent: there is none of that name.
 std::optional<int> SignalNumber(const std::string& name);
 
+// The exit code that a shell reports for a process that the signal has ended.
+constexpr int ExitCodeOfSignal(int signal) { return 128 + signal; }
+
 }  // namespace ddprun

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kExitCodeOther = 1;
 constexpr int kExitCodeMax = 255;
-constexpr int kExitCodeSignalBase = 128;
 constexpr int kExitCodeHung = 124;  // timeout(1)'s
 
 std::string WorkerName(const Failure& failure) {
@@ -146,10 +145,10 @@ int ToExitCode(const Failure& failure) {
     case FailureKind::kWorkerSignaled:
     case FailureKind::kNodeInterrupted:
     case FailureKind::kRunStopped:
-      if (failure.signal <= 0 || failure.signal > kExitCodeMax - kExitCodeSignalBase) {
+      if (failure.signal <= 0 || failure.signal > kExitCodeMax - ExitCodeOfSignal(0)) {
         return kExitCodeOther;
       }
-      return kExitCodeSignalBase + failure.signal;
+      return ExitCodeOfSignal(failure.signal);
     case FailureKind::kWorkerHung:
       return kExitCodeHung;
     case FailureKind::kNodeLost:
