@@ -246,6 +246,30 @@ def test_a_backticked_path_that_does_not_exist_is_found():
     assert missing_paths(wrong, known) == ["proto/versions.h", "versions.h", "worker/confg", "proto/version.cc", "config/version.h"]
 
 
+def names_not_held(text):
+    """(task, name) of CONTRIBUTING's tasks ("**A flag** ... - `file`: `Name` ...") for each backticked name of the code that no file of
+    the same task holds."""
+    files = {f"/{path.relative_to(REPO)}": path for room in ROOMS for path in (REPO / room).rglob("*") if path.is_file()}
+    wrong = []
+    for task, body in re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|\Z)", text, re.MULTILINE | re.DOTALL):
+        quoted = re.findall(r"`([^`\n]+)`", body)
+        named = {path for one in quoted for path in (one.replace("{h,cc}", "h"), one.replace("{h,cc}", "cc"), one.replace(".h", ".cc"))}
+        held = [path.read_text() for name, path in files.items() if any("." in one and name.endswith("/" + one) for one in named)]
+        for name in quoted:
+            word = re.fullmatch(r"(?:\w+(?:::|\.))?([A-Za-z]\w+)(\(\))?", name)
+            if word and (word[2] or re.search(r"[a-z][A-Z]", word[1])) and not any(re.search(rf"\b{word[1]}\b", one) for one in held):
+                wrong.append((task, name))
+    return wrong
+
+
+def test_files_named_for_a_task_hold_the_names_given():
+    tasks = (REPO / "CONTRIBUTING.md").read_text().partition("## Adding things")[2]
+    assert tasks.count("\n**") >= 10
+    assert not names_not_held(tasks)
+    wrong = "**A version**\n- `proto/version.h`: `kProtocolVersion`, `kProtocolAge`, `Says()`\n**B**\n- `CheckJoin()`"
+    assert names_not_held(wrong) == [("A version", "kProtocolAge"), ("A version", "Says()"), ("B", "CheckJoin()")]
+
+
 def test_mutants_still_apply():
     """Whether the simulation catches them is a nightly test (tests/simulation/mutants.py)."""
     sys.path.insert(0, str(REPO / "tests" / "simulation"))
