@@ -426,8 +426,13 @@ def test_without_ddprun_there_is_one_round(tmp_path):
 
 
 def test_a_loop_without_its_with_is_an_error(tmp_path):
-    text = f"import sys; sys.path.insert(0, {PYTHON!r}); import ddprun\nfor round in ddprun.rounds(backend='gloo'): pass\n"
+    text = f"""import atexit, sys
+sys.path.insert(0, {PYTHON!r})
+import ddprun, torch.distributed
+atexit.register(lambda: print("group:", torch.distributed.is_initialized()))
+for round in ddprun.rounds(backend="gloo"): pass
+"""
     environ = clean_environment(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
     done = subprocess.run([sys.executable, "-c", text], env=environ, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (1, "group: False\n")
     assert "must be within `with round:`" in done.stderr

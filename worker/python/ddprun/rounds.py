@@ -64,6 +64,7 @@ def rounds(*state, step=0, backend=None, _after_group=False, _keeps_group=False,
             if current._state_of_block == "done":
                 return
             if current._state_of_block != "left":
+                current._destroy_groups()  # Gloo's threads may abort a Python that ends before them
                 raise RuntimeError("the body of the loop over ddprun.rounds() must be within `with round:`")
         os.environ.update(client.wait_round())
 
