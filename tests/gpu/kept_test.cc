@@ -48,18 +48,18 @@ class KeptOnGpu : public testing::Test {
                                          .steps_ahead = RunAheadLimit::kStepsAheadIfKept,
                                          .check = [&world] { world.CheckRound(); }}));
     const EpochPlan epoch = training.Epoch();
-    step->BeginEpoch(epoch, 0);
+    step->BeginEpoch(epoch);
     for (std::int64_t number = first; number <= last; ++number) {
       if (recent != nullptr) recent->Keep({.place = {.position = {.step = number - 1}}});
-      step->Make({.first = number % 12, .count = 1}, 0.1 / static_cast<double>(number), number);
+      step->MakeStep({.first = number % 12, .count = 1}, 0.1 / static_cast<double>(number), number);
     }
     if (recent == nullptr) {
-      step->AwaitQueued();
+      step->recorder().AwaitQueued();
       return;
     }
     world.interrupt()->Trigger();
-    EXPECT_THROW(step->AwaitQueued(), RoundOver);
-    EXPECT_THROW(step->Make({.first = 0, .count = 1}, 0.1, last + 1), RoundOver);
+    EXPECT_THROW(step->recorder().AwaitQueued(), RoundOver);
+    EXPECT_THROW(step->MakeStep({.first = 0, .count = 1}, 0.1, last + 1), RoundOver);
   }
 };
 

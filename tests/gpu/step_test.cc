@@ -48,7 +48,7 @@ TEST_P(GpuSteps, WaitForNothing) {
   for (const How how : {How::kQueued, How::kReplayed}) {
     // The first ones choose kernels, and the graph is captured.
     const auto watch = [](std::int64_t step) {
-      LoadAccelerator().OnWait(step > TrainStep::kWarmUpAlone ? 2 : 0);
+      LoadAccelerator().OnWait(step > StepRecorder::kWarmUpAlone ? 2 : 0);
     };
     EXPECT_NO_THROW(Train(how, config, resident, watch));
   }

@@ -17,7 +17,7 @@
 #include "worker/data/dataset.h"
 #include "worker/models/models.h"
 #include "worker/parallel/data_parallel.h"
-#include "worker/step/train_step.h"
+#include "worker/step/training_loop.h"
 
 namespace ddprun {
 
@@ -153,21 +153,19 @@ struct Training {
     if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
   }
 
-  std::unique_ptr<TrainStep> MakeStep(MakeStepGraph make_graph = nullptr,
-                                      std::optional<RunAheadLimit> limit = std::nullopt) {
+  std::unique_ptr<TrainingLoop> MakeStep(MakeStepGraph make_graph = nullptr,
+                                         std::optional<RunAheadLimit> limit = std::nullopt) {
     auto feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
                                           world.device());
-    return std::make_unique<TrainStep>(StepParts{.config = config,
-                                                 .world = world,
-                                                 .strategy = strategy,
-                                                 .parameters = parameters,
-                                                 .optimizer = *optimizer,
-                                                 .scaler = scaler,
-                                                 .average = average ? &*average : nullptr,
-                                                 .calls = {.on_loss = [](const at::Tensor&) {},
-                                                           .before_update = [] {},
-                                                           .enter = [](StepSection) {}}},
-                                       std::move(feed), std::move(make_graph), std::move(limit));
+    return std::make_unique<TrainingLoop>(
+        config,
+        LoopParts{.world = world,
+                  .strategy = strategy,
+                  .optimizer = *optimizer,
+                  .scaler = scaler,
+                  .average = average ? &*average : nullptr},
+        std::move(feed),
+        std::make_unique<StepRecorder>(world, std::move(make_graph), std::move(limit)));
   }
 
   EpochPlan Epoch() const {

@@ -18,7 +18,7 @@
 #include "worker/models/models.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/parallel/precision.h"
-#include "worker/step/train_step.h"
+#include "worker/step/training_loop.h"
 
 namespace ddprun {
 
@@ -87,17 +87,12 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   std::optional<CastWeights> casts;
   if (const auto type = AutocastHere(config.amp, world.device()))
     casts.emplace(parameters, world.device(), *type, *optimizer);
-  const StepParts parts{.config = config,
-                        .world = world,
+  const LoopParts parts{.world = world,
                         .strategy = strategy,
-                        .parameters = parameters,
                         .optimizer = *optimizer,
                         .scaler = scaler,
                         .average = average ? &*average : nullptr,
-                        .casts = casts ? &*casts : nullptr,
-                        .calls = {.on_loss = [](const at::Tensor&) {},
-                                  .before_update = [] {},
-                                  .enter = [](StepSection) {}}};
+                        .casts = casts ? &*casts : nullptr};
   std::unique_ptr<BatchFeed> feed;
   if (resident) {
     feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
@@ -105,7 +100,9 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   } else {
     feed = std::make_unique<LoaderFeed>(config, data, world);
   }
-  TrainStep step(parts, std::move(feed), how == How::kReplayed ? make_graph : nullptr);
+  TrainingLoop step(
+      config, parts, std::move(feed),
+      std::make_unique<StepRecorder>(world, how == How::kReplayed ? make_graph : MakeStepGraph()));
   Trained trained;
   std::vector<at::Tensor> losses;
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
@@ -116,17 +113,17 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                           .seed = config.seed,
                           .epoch = number,
                           .consumed = epoch == 0 ? consumed : 0});
-    step.BeginEpoch(plan, number);
-    step.UseForward(epoch == 1 ? 1 : 0);  // which changes no number
+    step.BeginEpoch(plan);
+    step.recorder().UseForward(epoch == 1 ? 1 : 0);  // which changes no number
     for (std::int64_t first = 0; first < plan.batches(); first += config.accumulate) {
       const std::int64_t count = std::min(config.accumulate, plan.batches() - first);
       const double rate = 0.05 / (1.0 + static_cast<double>(losses.size()));
       if (before_step) before_step(static_cast<std::int64_t>(losses.size()));
-      const auto result = step.Make({.first = first, .count = count}, rate,
-                                    /*number=*/static_cast<std::int64_t>(losses.size()) + 1);
+      const auto result = step.MakeStep({.first = first, .count = count}, rate,
+                                        /*number=*/static_cast<std::int64_t>(losses.size()) + 1);
       losses.push_back(result.loss);
       trained.samples += result.samples;
-      if (config.clip_norm > 0) trained.losses.push_back(step.gradient_norm());
+      if (config.clip_norm > 0) trained.losses.push_back(result.gradient_norm.item<double>());
     }
   }
   if (before_step) before_step(-1);

@@ -73,7 +73,7 @@ class Accelerator {
   virtual void UseOwnStream(int device) = 0;
   // Makes graphs that share their memory, so no two of them may run at a time. Once all of them are
   // destroyed, no other graph of the same maker can be captured: LibTorch's allocator asserts that
-  // such a pool of memory is in use. So each TrainStep has a maker of its own.
+  // such a pool of memory is in use. So each StepRecorder has one of its own.
   virtual MakeStepGraph GraphMaker() = 0;
   // After all that the calling thread has queued so far.
   virtual std::unique_ptr<StreamMark> MakeMark() = 0;

@@ -28,8 +28,8 @@
 #include "worker/app/comparison.h"
 #include "worker/export/run_folder.h"
 #include "worker/files/atomic_file.h"
+#include "worker/observers/summary.h"
 #include "worker/training/results.h"
-#include "worker/training/summary.h"
 
 namespace ddprun {
 namespace {

@@ -36,21 +36,15 @@ class Steps {
       : config_(config),
         state_(config, data.train->size(), /*data_parallel_ranks=*/1),
         console_({.out = nowhere_.get()}),
-        parts_(config, data,
-               {.world = world,
-                .console = console_,
-                .steps_per_epoch = state_.plan().steps_per_epoch}),
-        step_(parts_.MakeStep({.on_loss = [](const at::Tensor&) {},
-                               .before_update = [] {},
-                               .enter = [](StepSection) {}},
-                              graph_steps_)),
+        parts_(config, data, {.world = world, .console = console_}),
+        loop_(parts_.MakeLoop(graph_steps_)),
         epoch_(std::in_place, EpochPlan::Options{.size = data.train->size(),
                                                  .shard = parts_.strategy->shard(),
                                                  .batch_size = config.batch_size,
                                                  .seed = config.seed}) {
     parts_.strategy->Train();
-    step_->UseForward(parts_.model->Advance(state_.PlannedEpochs()));
-    step_->BeginEpoch(*epoch_, epoch_->options().epoch);
+    loop_->recorder().UseForward(parts_.model->Advance(state_.PlannedEpochs()));
+    loop_->BeginEpoch(*epoch_);
   }
 
   // How many samples it had.
@@ -58,15 +52,15 @@ class Steps {
     if (next_ == epoch_->batches()) {
       const EpochPlan::Options next = epoch_->Next();
       epoch_.emplace(next);
-      step_->BeginEpoch(*epoch_, next.epoch);
+      loop_->BeginEpoch(*epoch_);
       next_ = 0;
     }
     const StepBatches batches{next_, std::min(config_.accumulate, epoch_->batches() - next_)};
     next_ += batches.count;
-    return step_->Make(batches, config_.lr, TrainStep::kDummy).samples;
+    return loop_->MakeStep(batches, config_.lr, StepRecorder::kDummy).samples;
   }
 
-  bool is_warm() const { return step_->is_warm(); }
+  bool is_warm() const { return loop_->recorder().is_warm(); }
 
  private:
   struct Close {
@@ -79,7 +73,7 @@ class Steps {
   Console console_;
   GraphSteps graph_steps_;
   TrainingParts parts_;
-  const std::unique_ptr<TrainStep> step_;
+  const std::unique_ptr<TrainingLoop> loop_;
   std::optional<EpochPlan> epoch_;
   std::int64_t next_ = 0;
 };

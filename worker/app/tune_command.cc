@@ -21,7 +21,7 @@
 #include "worker/app/tuning.h"
 #include "worker/memory/available_memory.h"
 #include "worker/step/batch_feed.h"
-#include "worker/step/make_train_step.h"
+#include "worker/step/make_training_loop.h"
 #include "worker/training/training_parts.h"
 
 namespace ddprun {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "worker/accelerator/accelerator.h"
-#include "worker/step/make_train_step.h"
+#include "worker/step/make_training_loop.h"
 
 namespace ddprun {
 namespace {

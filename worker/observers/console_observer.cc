@@ -4,6 +4,7 @@
 #include <string>
 
 #include "worker/base/text.h"
+#include "worker/evaluation/metric_sums.h"
 #include "worker/observers/make_observers.h"
 
 namespace ddprun {
@@ -27,10 +28,10 @@ class ConsoleObserver : public Observer {
 
   void OnGoBack(const TrainingState&) override { at_line_ = counter_.Now(); }
 
-  void OnStepEnd(const TrainingState& state, const StepEvent& event) override {
-    if (event.is_logged) ShowLine(state, event.loss);
+  void OnStepEnd(const TrainingState& state, const StepResult&) override {
+    if (state.StepIsLogged()) ShowLine(state, counter_.loss());
     if (console_.BarIsDue(std::chrono::steady_clock::now()) && !state.Done())
-      ShowBar(state, event.loss);
+      ShowBar(state, counter_.loss());
   }
 
   void OnEpochEnd(const TrainingState& state, std::int64_t epoch,

@@ -12,9 +12,10 @@ bool CanNameStragglers(const Config& config, const World& world) {
 
 }  // namespace
 
-Observers MakeObservers(const Config& config, World& world, Console& console, StepClock& clock,
-                        const StepCounter& counter) {
-  Observers observers;
+std::vector<std::unique_ptr<Observer>> MakeObservers(const Config& config, const Dataset& data,
+                                                     World& world, Console& console,
+                                                     StepClock& clock, const StepCounter& counter) {
+  std::vector<std::unique_ptr<Observer>> observers;
   // First: what the others do at the end of a step is not the step's time.
   if (CanNameStragglers(config, world))
     observers.push_back(MakeStragglerObserver(config, world, console));
@@ -24,6 +25,7 @@ Observers MakeObservers(const Config& config, World& world, Console& console, St
   if (config.log_samples) observers.push_back(MakeSampleObserver(config, world));
   if (world.rank() == 0 && (config.metrics || config.tensorboard))
     observers.push_back(MakeScalarRecorder(config, counter));
+  if (data.damaged) observers.push_back(MakeDamageObserver(config, data, world, console));
   return observers;
 }
 

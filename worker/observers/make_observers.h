@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "ddprun/world.h"
 #include "worker/config/config.h"
+#include "worker/data/dataset.h"
 #include "worker/metrics/console.h"
-#include "worker/observers/observer.h"
+#include "worker/step/observer.h"
 #include "worker/step/step_counter.h"
 
 namespace ddprun {
@@ -18,11 +22,15 @@ std::unique_ptr<Observer> MakeProgressObserver(World& world, const StepClock& cl
                                                const StepCounter& counter);
 std::unique_ptr<Observer> MakeScalarRecorder(const Config& config, const StepCounter& counter);
 std::unique_ptr<Observer> MakeSampleObserver(const Config& config, const World& world);
+// Of a data set that is trained without damaged images (--skip-damaged).
+std::unique_ptr<Observer> MakeDamageObserver(const Config& config, const Dataset& data,
+                                             World& world, Console& console);
 std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,
                                                 Console& console);
 
-// Those that the settings ask for on this rank. All must outlive them.
-Observers MakeObservers(const Config& config, World& world, Console& console, StepClock& clock,
-                        const StepCounter& counter);
+// What shows the training, as the settings ask for on this rank. All must outlive them.
+std::vector<std::unique_ptr<Observer>> MakeObservers(const Config& config, const Dataset& data,
+                                                     World& world, Console& console,
+                                                     StepClock& clock, const StepCounter& counter);
 
 }  // namespace ddprun

@@ -34,7 +34,7 @@ class ProfileObserver : public Observer {
     if (profiler_) profiler_->BeginStep(state.position().step + 1);
   }
 
-  void OnStepEnd(const TrainingState& state, const StepEvent&) override {
+  void OnStepEnd(const TrainingState& state, const StepResult&) override {
     if (profiler_) profiler_->EndStep(state.position().step);
   }
 

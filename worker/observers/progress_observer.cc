@@ -55,7 +55,7 @@ class ProgressObserver : public Observer {
     Send(message);
   }
 
-  void OnStepEnd(const TrainingState&, const StepEvent&) override {
+  void OnStepEnd(const TrainingState&, const StepResult&) override {
     OnSection(StepSection::kOther);
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/evaluation/metric_sums.h"
 #include "worker/metrics/metrics_writer.h"
 #include "worker/observers/make_observers.h"
 
@@ -25,9 +26,9 @@ class ScalarRecorder : public Observer {
 
   void OnGoBack(const TrainingState& state) override { Open(state, /*goes_back=*/true); }
 
-  void OnStepEnd(const TrainingState& state, const StepEvent& event) override {
-    losses_ = losses_.defined() ? losses_ + event.result.loss : event.result.loss;
-    if (event.is_logged) WriteSteps(state, event.step);
+  void OnStepEnd(const TrainingState& state, const StepResult& result) override {
+    losses_ = losses_.defined() ? losses_ + result.loss : result.loss;
+    if (state.StepIsLogged()) WriteSteps(state, result);
   }
 
   void OnEpochEnd(const TrainingState& state, std::int64_t, const Evaluation& totals) override {
@@ -54,7 +55,7 @@ class ScalarRecorder : public Observer {
   }
 
   // What the steps since the record before came to.
-  void WriteSteps(const TrainingState& state, const TrainStep& step) {
+  void WriteSteps(const TrainingState& state, const StepResult& result) {
     const StepCounter::Counts now = counter_.Now();
     const StepCounter::Counts since = now - at_record_;
     std::vector<Scalar> scalars = {
@@ -64,7 +65,8 @@ class ScalarRecorder : public Observer {
         {"throughput/images_per_second", since.images_per_second()},
         {"time/data_wait", since.sections.PerStep(StepSection::kData)},
         {"time/gradient_wait", since.sections.PerStep(StepSection::kGradients)}};
-    if (config_.clip_norm > 0) scalars.push_back({"grad_norm", step.gradient_norm()});
+    if (config_.clip_norm > 0)
+      scalars.push_back({"grad_norm", result.gradient_norm.item<double>()});
     writer_->Write(state.position().step, std::move(scalars));
     at_record_ = now;
     losses_.reset();

@@ -102,7 +102,7 @@ class StragglerObserver : public Observer {
 
   void OnSection(StepSection section) override { own_time_.Enter(section); }
 
-  void OnStepEnd(const TrainingState& state, const StepEvent&) override {
+  void OnStepEnd(const TrainingState& state, const StepResult&) override {
     own_time_.Enter(StepSection::kOther);
     using std::chrono::microseconds;
     const OwnTime::Times step = own_time_.Take();

@@ -7,17 +7,21 @@
 #include "worker/parallel/precision.h"
 
 namespace ddprun {
+namespace {
+
+DistributedDataParallel::Options AverageOf(const StepOptions& options, const ImageModel& model) {
+  DistributedDataParallel::Options average = options.average;
+  average.broadcast_buffers = model.reads_buffers_in_training();
+  return average;
+}
+
+}  // namespace
 
 DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
     : world_(world),
       model_(model),
       options_(std::move(options)),
-      ddp_(world, model,
-           {.broadcast_buffers = model.reads_buffers_in_training(),
-            .format = options_.gradients,
-            .alike = options_.alike,
-            .layout = options_.layout,
-            .note_bytes = options_.note_bytes}) {}
+      ddp_(world, model, AverageOf(options_, model)) {}
 
 at::ScalarType DataParallel::image_type() const {
   return model_.begins_in_autocast() ? options_.autocast.value_or(at::kFloat) : at::kFloat;
@@ -35,8 +39,8 @@ NamedTensors DataParallel::Parameters() const {
 
 std::vector<at::Tensor> DataParallel::State() const { return UniqueState(model_); }
 
-at::Tensor DataParallel::Run(const Batch& batch, bool first, bool last) {
-  options_.enter(StepSection::kForward);
+at::Tensor DataParallel::ForwardBackward(const Batch& batch, bool first, bool last) {
+  options_.events.OnSection(StepSection::kForward);
   if (first) ddp_.ZeroGrad();
   at::Tensor loss;
   {
@@ -46,11 +50,12 @@ at::Tensor DataParallel::Run(const Batch& batch, bool first, bool last) {
     loss = options_.loss(scores, batch.labels);
     if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
   }
-  if (last) options_.after_forward();
-  options_.enter(StepSection::kBackward);
+  if (last) options_.events.AfterForward();
+  options_.events.OnSection(StepSection::kBackward);
   at::Tensor scaled = batch.weight == 1 ? loss : loss * batch.weight;
   if (batch.scale.defined()) scaled = scaled * batch.scale;
-  if (last) OnGradientsComputed(scaled, [this] { options_.enter(StepSection::kGradients); });
+  if (last)
+    OnGradientsComputed(scaled, [this] { options_.events.OnSection(StepSection::kGradients); });
   scaled.backward();
   if (last) ddp_.EndBackward();
   return loss.detach();

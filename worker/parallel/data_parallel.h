@@ -21,7 +21,7 @@ class DataParallel : public ParallelStrategy {
   at::ScalarType image_type() const override;
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override;
-  at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  at::Tensor ForwardBackward(const Batch& batch, bool first, bool last) override;
   BucketLayout Layout() const override { return ddp_.Layout(); }
   void UseLayout(const BucketLayout& layout) override { ddp_.UseLayout(layout); }
   ShmNotes* notes() override { return ddp_.notes(); }

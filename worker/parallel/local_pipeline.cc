@@ -35,7 +35,7 @@ at::Tensor LocalPipeline::Forward(at::Tensor images) {
   return images;
 }
 
-at::Tensor LocalPipeline::Run(const Batch& batch, bool first, bool) {
+at::Tensor LocalPipeline::ForwardBackward(const Batch& batch, bool first, bool) {
   if (first) {
     for (const auto& entry : Parameters()) entry.second.mutable_grad().reset();
   }
@@ -50,14 +50,14 @@ at::Tensor LocalPipeline::Run(const Batch& batch, bool first, bool) {
                                    ? sizes.size()
                                    : static_cast<std::size_t>(plan_.stages);
   const auto backward = [&] {
-    options_.enter(StepSection::kBackward);
+    options_.events.OnSection(StepSection::kBackward);
     held.front().backward();
     held.pop();
   };
   at::Tensor loss = at::zeros({}, at::TensorOptions(devices_.back()).dtype(at::kFloat));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (held.size() == held_max) backward();
-    options_.enter(StepSection::kForward);
+    options_.events.OnSection(StepSection::kForward);
     const Autocast autocast(devices_.back(), options_.autocast);
     const at::Tensor scores = Forward(images[i]);
     const at::Tensor mean = options_.loss(scores, labels[i]);

@@ -23,7 +23,7 @@ class LocalPipeline : public ParallelStrategy {
   Shard shard() const override { return {0, 1}; }
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override { return UniqueState(model_); }
-  at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  at::Tensor ForwardBackward(const Batch& batch, bool first, bool last) override;
   void Train() override { model_.train(); }
   void Evaluate() override { model_.eval(); }
   at::Tensor Scores(const at::Tensor& images) override;

@@ -14,21 +14,16 @@
 #include "worker/files/state_dict.h"
 #include "worker/loader/sampler.h"
 #include "worker/loss/loss.h"
-#include "worker/metrics/step_clock.h"
+#include "worker/parallel/step_events.h"
 
 namespace ddprun {
 
 struct StepOptions {
   Loss loss = Losses().Get(Config{}.loss)({});  // mean over a batch
   std::optional<at::ScalarType> autocast;
-  GradientFormat gradients = GradientFormat::kFull;
-  std::function<void(StepSection)> enter = [](StepSection) {};
-  // After a step's last forward: buffers do not change any more.
-  std::function<void()> after_forward = [] {};
-  // The ranks' models have the same values already, or get them; data parallelism only.
-  bool alike = false;
-  BucketLayout layout = {};    // of the steps before, if there were any
-  std::size_t note_bytes = 0;  // see ParallelStrategy::notes()
+  StepEvents& events = NoStepEvents();
+  // How gradients are averaged; `alike`, `layout` and `note_bytes` of data parallelism only.
+  DistributedDataParallel::Options average = {};
   // Called with the scores, labels and mean loss of each batch that counts, on the rank (and in the
   // thread) that has the model's last stage. Must not wait for the device.
   std::function<void(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& loss)>
@@ -63,17 +58,17 @@ class ParallelStrategy {
   // shard().world_size apart hold the same.
   virtual std::vector<at::Tensor> State() const = 0;
 
-  // Forward and backward of one of a step's batches. After the one with `last` the gradients in
-  // Parameters() are the sum of all, averaged over the data-parallel ranks. Returns the mean loss
-  // of these samples: a detached scalar, without weight and scale. Throws c10::Error if another
-  // rank has ended.
-  virtual at::Tensor Run(const Batch& batch, bool first, bool last) = 0;
+  // Forward and backward of one of a step's batches; a pipeline's micro-batches take turns. After
+  // the one with `last` the gradients in Parameters() are the sum of all, averaged over the
+  // data-parallel ranks. Returns the mean loss of these samples: a detached scalar, without weight
+  // and scale. Throws c10::Error if another rank has ended.
+  virtual at::Tensor ForwardBackward(const Batch& batch, bool first, bool last) = 0;
 
   // Sums a scalar on the device, in place, over the ranks that hold other parameters of the same
   // model; nothing where this rank holds them all.
   virtual void SumOverModel(at::Tensor /*value*/) {}
 
-  // How the steps to come sum gradients over ranks: StepOptions::layout of another strategy. Empty
+  // How the steps to come sum gradients over ranks: StepOptions::average of another strategy. Empty
   // before the first step, and where nothing depends on it.
   virtual BucketLayout Layout() const { return {}; }
   // Before the first step: makes it as steps with this Layout() were made, if this training's are.

@@ -132,9 +132,9 @@ PipelineParallel::PipelineParallel(World& world, ImageModel& model, const Pipeli
       stage_(MakeStage(plan)) {
   // Each rank keeps its own running statistics while training; evaluation takes the first model's.
   if (replicas_.size() > 1)
-    ddp_.emplace(
-        replicas_, *module_,
-        DistributedDataParallel::Options{.broadcast_buffers = false, .format = options_.gradients});
+    ddp_.emplace(replicas_, *module_,
+                 DistributedDataParallel::Options{.broadcast_buffers = false,
+                                                  .format = options_.average.format});
 }
 
 Stage PipelineParallel::MakeStage(const PipelinePlan& plan) {
@@ -154,7 +154,7 @@ Stage PipelineParallel::MakeStage(const PipelinePlan& plan) {
                       options_.on_scores(scores, labels, loss);
                       return loss;
                     },
-                .enter = options_.enter},
+                .enter = [this](StepSection section) { options_.events.OnSection(section); }},
                previous_.get(), next_.get());
 }
 
@@ -168,7 +168,7 @@ void PipelineParallel::ZeroGrad() {
   for (const auto& entry : module_->own_parameters()) entry.second.mutable_grad().reset();
 }
 
-at::Tensor PipelineParallel::Run(const Batch& batch, bool first, bool last) {
+at::Tensor PipelineParallel::ForwardBackward(const Batch& batch, bool first, bool last) {
   if (first) ZeroGrad();
   Stage::Batch work{.samples = batch.labels.size(0),
                     .images = batch.images,
@@ -181,7 +181,7 @@ at::Tensor PipelineParallel::Run(const Batch& batch, bool first, bool last) {
   }
   at::Tensor loss = stage_.Train(work);
   if (!loss.defined()) loss = at::zeros({}, at::TensorOptions(world_.device()).dtype(at::kFloat));
-  options_.enter(StepSection::kGradients);
+  options_.events.OnSection(StepSection::kGradients);
   ShareLoss(loss);
   return loss;
 }

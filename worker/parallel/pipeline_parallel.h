@@ -30,7 +30,7 @@ class PipelineParallel : public ParallelStrategy {
   Shard shard() const override { return {replicas_.rank(), replicas_.size()}; }
   NamedTensors Parameters() const override { return module_->own_parameters(); }
   std::vector<at::Tensor> State() const override;
-  at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  at::Tensor ForwardBackward(const Batch& batch, bool first, bool last) override;
   void SumOverModel(at::Tensor value) override;
   void Train() override { module_->train(); }
   void Evaluate() override;

@@ -66,7 +66,7 @@ void GpuFeed::MakeAhead(const EpochPlan::Options& plan) {
   }
 }
 
-void GpuFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t) {
+void GpuFeed::BeginEpoch(const EpochPlan& plan) {
   Rows made = TakeRows(plan);
   begins_ = std::move(made.begins);
   host_rows_ = device_.is_cuda() ? made.rows.pin_memory() : made.rows;
@@ -104,14 +104,14 @@ BatchFeed::Images GpuFeed::Get(std::int64_t i) {
 LoaderFeed::LoaderFeed(const Config& config, const Dataset& data, const World& world)
     : config_(config), data_(data), world_(world) {}
 
-void LoaderFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
+void LoaderFeed::BeginEpoch(const EpochPlan& plan) {
   loader_.emplace(*data_.train, plan,
                   LoaderOptions{.augment = config_.augment,
                                 .variation = VariationOf(config_),
                                 .channels_last = config_.channels_last,
                                 .pinned = world_.device().is_cuda(),
                                 .seed = config_.seed,
-                                .epoch = epoch,
+                                .epoch = plan.options().epoch,
                                 .threads = config_.loader_threads,
                                 .damaged = data_.damaged.get()});
 }

@@ -16,14 +16,9 @@
 #include "worker/loader/epoch_plan.h"
 #include "worker/loader/gpu_images.h"
 #include "worker/loader/loader.h"
+#include "worker/loader/step_batches.h"
 
 namespace ddprun {
-
-// A step's batches: `count` of the epoch's from `first` on.
-struct StepBatches {
-  std::int64_t first = 0;
-  std::int64_t count = 1;
-};
 
 class BatchFeed {
  public:
@@ -34,7 +29,7 @@ class BatchFeed {
 
   virtual ~BatchFeed() = default;
 
-  virtual void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) = 0;
+  virtual void BeginEpoch(const EpochPlan& plan) = 0;
 
   // The next step's batches, which have so many samples of this rank.
   virtual void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) = 0;
@@ -58,7 +53,7 @@ class GpuFeed : public BatchFeed {
   // Whether `set` can lie on a device that has so much memory left: at most half of it is taken.
   static bool Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes);
 
-  void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
+  void BeginEpoch(const EpochPlan& plan) override;
   void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) override;
   double Load(std::int64_t) override;
   Images Get(std::int64_t i) override;
@@ -93,7 +88,7 @@ class LoaderFeed : public BatchFeed {
  public:
   LoaderFeed(const Config& config, const Dataset& data, const World& world);
 
-  void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
+  void BeginEpoch(const EpochPlan& plan) override;
   void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) override;
   double Load(std::int64_t) override;
   Images Get(std::int64_t i) override;

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "worker/metrics/step_clock.h"
-#include "worker/step/train_step.h"
+#include "worker/step/observer.h"
 
 namespace ddprun {
 
@@ -27,7 +27,7 @@ class StepCounter {
   }
 
   // A step was made.
-  void Add(const TrainStep::Result& result) {
+  void Add(const StepResult& result) {
     ++now_.steps;
     now_.images += result.samples;
     now_.own_images += result.own_samples;
@@ -36,6 +36,10 @@ class StepCounter {
 
   // No step was made for so long (an evaluation): speeds are those of training.
   void LeaveOut(Clock::duration time) { left_out_ += time; }
+
+  // The loss of a step was read from the device: the latest, from here on.
+  void Read(double loss) { loss_ = loss; }
+  double loss() const { return loss_; }
 
   // All since Begin(); the difference of two of them is what lies between.
   struct Counts {
@@ -80,6 +84,7 @@ class StepCounter {
   Clock::duration left_out_{};
   SectionTimes set_up_;
   Counts now_;
+  double loss_ = 0;
 };
 
 }  // namespace ddprun

@@ -54,4 +54,8 @@ bool TrainingState::EvaluationIsDue() const {
   return interval != 0 && plan_step_ % interval == 0;
 }
 
+bool TrainingState::StepIsLogged() const {
+  return step_of_epoch_ % config_.log_every == 0 || step_of_epoch_ == steps_of_epoch_;
+}
+
 }  // namespace ddprun

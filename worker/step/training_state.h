@@ -44,6 +44,8 @@ class TrainingState {
   double PlannedEpochs() const;
   double EpochsDone() const;
   bool EvaluationIsDue() const;
+  // Every --log-every steps, and at the end of an epoch: numbers may be read from the device.
+  bool StepIsLogged() const;
 
   std::int64_t step_of_epoch() const { return step_of_epoch_; }
   std::int64_t steps_of_epoch() const { return steps_of_epoch_; }

@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "worker/base/unique_tensors.h"
@@ -32,22 +31,22 @@ QueuedSteps StepsAtEndOfWorld(at::Device device, int ranks, bool kept, bool anot
 }
 
 void KeptTraining::Join(const Config& config, const Dataset& data,
-                        TrainingParts::Membership membership) {
-  const bool is_kept = membership.kept;
-  queued_ =
-      StepsAtEndOfWorld(membership.world.device(), membership.world.size(), is_kept, another_world);
+                        const TrainingParts::Membership& membership) {
+  const World& world = membership.world;
+  // What one rank has of its own must not end with it, unless all end with the world.
+  const bool is_kept = world.interrupt() != nullptr;
+  queued_ = StepsAtEndOfWorld(world.device(), world.size(), is_kept, another_world);
   if (!parts) {
-    parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
+    parts = std::make_unique<TrainingParts>(config, data, membership);
     if (is_kept) parts->epoch_sums.Replicate(DeviceOf(*parts));
     return;
   }
   const at::Device device = DeviceOf(*parts);
-  if (device != membership.world.device())
-    throw std::runtime_error("rank " + std::to_string(membership.world.rank()) +
-                             " has its state on " + device.str() + ", but the ranks agree on " +
-                             membership.world.device().str() +
+  if (device != world.device())
+    throw std::runtime_error("rank " + std::to_string(world.rank()) + " has its state on " +
+                             device.str() + ", but the ranks agree on " + world.device().str() +
                              " for it now; it has to be started anew");
-  parts->Join(std::move(membership));
+  parts->Join(membership);
 }
 
 void KeptTraining::Accept(const TrainingPlace& at) {

@@ -12,12 +12,13 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/metrics/step_clock.h"
+#include "worker/observers/summary.h"
 #include "worker/replicas/tensor_copy.h"
 #include "worker/step/buffer_mirror.h"
+#include "worker/step/observer.h"
 #include "worker/step/recent_states.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/training_plan.h"
-#include "worker/training/summary.h"
 #include "worker/training/training_checkpoints.h"
 #include "worker/training/training_parts.h"
 
@@ -50,7 +51,7 @@ struct KeptTraining {
 
   // In the next world: parts that go on, or new ones. Throws std::runtime_error if they are on
   // another device than that world.
-  void Join(const Config& config, const Dataset& data, TrainingParts::Membership membership);
+  void Join(const Config& config, const Dataset& data, const TrainingParts::Membership& membership);
   // Parts and buffers are those of `place`: training begins, or goes on.
   void Accept(const TrainingPlace& place);
   // The step after `place` is about to be made.
@@ -84,13 +85,29 @@ struct KeptTraining {
   StepClock clock{start};
   StepCounter counter{clock};
   std::chrono::steady_clock::time_point left{};  // the latest world; {}: none yet
-  double loss = 0;                               // the latest that was read from the device
   Summary summary;
 
  private:
   QueuedSteps queued_ = QueuedSteps::kComplete;
 
   void GoBackTo(std::int64_t ended);
+};
+
+// Keeps what a step changes, so that it can be undone when `world` ends. Both must outlive it.
+class KeepingObserver : public Observer {
+ public:
+  KeepingObserver(KeptTraining& kept, World& world) : kept_(kept), world_(world) {}
+
+  void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override {
+    kept_.BeginStep(state.place);
+  }
+  void AfterForward() override { kept_.Send(world_); }
+  void BeforeUpdate() override { kept_.Await(world_); }
+  void OnStepEnd(const TrainingState&, const StepResult&) override { kept_.Commit(); }
+
+ private:
+  KeptTraining& kept_;
+  World& world_;
 };
 
 }  // namespace ddprun

@@ -10,7 +10,7 @@
 #include "proto/progress_message.h"
 #include "worker/base/host_name.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/training/checks.h"
+#include "worker/observers/checks.h"
 #include "worker/training/training_snapshot.h"
 
 namespace ddprun {
@@ -54,11 +54,13 @@ std::string Numbers(const std::vector<int>& ranks) {
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console, KeptTraining& kept)
+ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console, KeptTraining& kept,
+                           StepRecorder& recorder)
     : config_(config),
       world_(world),
       console_(console),
       kept_(kept),
+      recorder_(recorder),
       enabled_(config.check_replicas > 0),
       replicated_(enabled_ ? Replicated(*kept.parts) : std::vector<at::Tensor>()),
       buffers_(UniqueBuffers(*kept.parts->model)) {
@@ -67,16 +69,20 @@ ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console,
   Report();
 }
 
-void ReplicaCheck::BeginStep(const TrainingPlace& place) {
+void ReplicaCheck::OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) {
   if (!enabled_ || !at_base_) return;
   // What came after the check: an evaluation, the end of an epoch.
-  KeepOwn(place);
+  KeepOwn(state.place);
   sums_->Clear();
   at_base_ = false;
 }
 
 void ReplicaCheck::BeforeUpdate() {
   if (enabled_) sums_->Add();
+}
+
+void ReplicaCheck::AfterStep(const TrainingState& state) {
+  if (IsDue(state.position().step)) Check(state.place);
 }
 
 bool ReplicaCheck::MayBeDamage(std::int64_t step) {
@@ -118,8 +124,10 @@ std::int64_t ReplicaCheck::FirstDifference(const Attempt& made, const Attempt& n
 }
 
 void ReplicaCheck::Check(const TrainingPlace& place) {
+  if (!enabled_) return;  // nor wait for the device
+  recorder_.AwaitQueued();
   const std::int64_t step = place.position.step;
-  if (!enabled_ || base_ == step) return;
+  if (base_ == step) return;
   const Attempt now = MadeSinceBase(step);
   std::vector<std::int64_t> row = {now.state, Hash(now.sums), now.not_finite};
   for (const Attempt& made : attempts_) row.push_back(FirstDifference(made, now));

@@ -15,6 +15,8 @@
 #include "worker/metrics/console.h"
 #include "worker/replicas/judgement.h"
 #include "worker/replicas/tensor_sums.h"
+#include "worker/step/observer.h"
+#include "worker/step/step_recorder.h"
 #include "worker/training/kept_training.h"
 #include "worker/training/round_start.h"
 
@@ -23,27 +25,26 @@ namespace ddprun {
 // A check has found damage: all ranks throw it. GoBack() is the next that they do together.
 struct ReplicasDiffer {};
 
-// Without --check-replicas each method does nothing. Check() and GoBack() communicate: all ranks
-// must call them.
-class ReplicaCheck {
+// Compares the ranks before anything of them is used elsewhere: an evaluation, a checkpoint, the
+// end of an epoch. Without --check-replicas each method does nothing. Check() and GoBack()
+// communicate: all ranks must call them.
+class ReplicaCheck : public Observer {
  public:
   // In a row, from one place of the training; damage that comes so often is no accident.
   static constexpr int kRepeatsMax = 8;
 
   // All must outlive this object. `kept` has parts.
-  ReplicaCheck(const Config& config, World& world, Console& console, KeptTraining& kept);
+  ReplicaCheck(const Config& config, World& world, Console& console, KeptTraining& kept,
+               StepRecorder& recorder);
 
-  bool enabled() const { return enabled_; }
+  void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override;
+  void BeforeUpdate() override;
+  void AfterStep(const TrainingState& state) override;
+  void BeforeRead(const TrainingState& state) override { Check(state.place); }
 
-  // At the beginning of a step.
-  void BeginStep(const TrainingPlace& place);
-  // Before parameters change.
-  void BeforeUpdate();
   // The loss of `step` is not finite. True if that may be damage, which the next check finds, and
   // the training goes on; false if it came again after a repeat.
   bool MayBeDamage(std::int64_t step);
-  // Whether a check is due after this step.
-  bool IsDue(std::int64_t step) const;
   // Compares the ranks, once at each place. Throws ReplicasDiffer; TrainingError if that has been
   // repeated in vain.
   void Check(const TrainingPlace& place);
@@ -63,6 +64,8 @@ class ReplicaCheck {
     std::int64_t differs = kNeverDiffered;
   };
 
+  // Whether a check is due after this step.
+  bool IsDue(std::int64_t step) const;
   std::int64_t StateSum() const;
   Attempt MadeSinceBase(std::int64_t step) const;
   // Compares `made` before with what the same steps have come to now.
@@ -83,6 +86,7 @@ class ReplicaCheck {
   World& world_;
   Console& console_;
   KeptTraining& kept_;
+  StepRecorder& recorder_;
   const bool enabled_;
   const std::vector<at::Tensor> replicated_;
   const std::vector<at::Tensor> buffers_;

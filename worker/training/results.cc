@@ -66,6 +66,8 @@ void WriteResults(const Config& config, const Dataset& data, World& world, Conso
                   KeptTraining& kept) {
   TrainingParts& parts = *kept.parts;
   Summary& summary = kept.summary;
+  summary.loss = kept.counter.loss();
+  summary.rank_time = kept.clock.rank_time();
   if (parts.average) parts.average->Swap();
   parts.strategy->GatherModel();
   if (world.rank() == 0) {

@@ -3,26 +3,24 @@
 // came to its end, to the written model.
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "ddprun/interrupt.h"
 #include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/evaluation/metric_sums.h"
-#include "worker/evaluation/test_feed.h"
 #include "worker/metrics/console.h"
-#include "worker/metrics/step_clock.h"
-#include "worker/observers/observer.h"
 #include "worker/step/graph_steps.h"
-#include "worker/step/step_counter.h"
-#include "worker/step/train_step.h"
+#include "worker/step/observer.h"
+#include "worker/step/training_loop.h"
 #include "worker/step/training_state.h"
+#include "worker/training/evaluations.h"
 #include "worker/training/kept_training.h"
 #include "worker/training/replica_check.h"
 #include "worker/training/round_start.h"
+#include "worker/training/step_meter.h"
 #include "worker/training/training_checkpoints.h"
 #include "worker/training/training_parts.h"
 
@@ -30,8 +28,6 @@ namespace ddprun {
 
 class Trainer {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-
   // All must outlive the trainer. `graph_steps` is where a stall reporter reads at which step the
   // device is. Where no rank has kept anything, makes the model, which becomes rank 0's on all
   // ranks; else all ranks have the state of the furthest one.
@@ -63,36 +59,15 @@ class Trainer {
   void Begin();
   void BeginAnew();
   void GoOn();
+  void WarmUp();
   // From the place where the ranks are, to the end.
   void Train();
-  void AwaitSteps();
-  // All ranks have the same parameters and optimizer state, or throw ReplicasDiffer. Before
-  // anything of them is used elsewhere: an evaluation, a checkpoint, the end of an epoch.
-  void CheckReplicas();
   // The ranks differ: makes the steps since they were alike again.
   void GoBack();
-  void WarmUp();
-  void TrainEpoch();
   // The training images of `epoch`, counted from 1, are consumed.
   void ReportEpoch(std::int64_t epoch);
-  // With --skip-damaged, on all ranks.
-  void ReportDamaged(std::int64_t epoch);
-  // Counts a step and tells the observers.
-  void Record(const TrainStep::Result& result);
-  // `last`: after the last step, for the summary; else training goes on.
-  void Evaluate(bool last);
-  std::optional<Evaluation> EvaluateAverage();
-  // Exchanges parameters and average, if one is kept.
-  void SwapAverage();
-
   // After the last step: checks, last evaluation, results.
   void Finish();
-  void ReadLoss(const at::Tensor& loss, std::int64_t step);
-  void Enter(StepSection section);
-  template <typename... Parameters, typename... Arguments>
-  void Notify(void (Observer::*method)(Parameters...), const Arguments&... arguments) {
-    for (const auto& observer : observers_) ((*observer).*method)(arguments...);
-  }
 
   const Config& config_;
   const Dataset& data_;
@@ -102,23 +77,17 @@ class Trainer {
   const Interrupt::Registration closing_steps_;
   const RoundStart start_;
 
-  // Whether a step takes as long as all that follow: on a GPU not before libraries have been loaded
-  // and kernels chosen, which may take one rank much longer than the others.
-  bool settled_;
-  bool warming_up_ = false;
-
-  StepClock& clock_;
-  StepCounter& counter_;
-  const Observers observers_;
+  Observers observers_;
   TrainingState state_;
   TrainingParts& parts_;
+  const std::unique_ptr<TrainingLoop> loop_;
+  // The observers, in the order in which events come to them.
+  KeepingObserver keeping_;
   ReplicaCheck replicas_;
   TrainingCheckpoints checkpoints_;
-  const std::unique_ptr<TrainStep> step_;
-  const std::unique_ptr<TestFeed> test_feed_;
-
-  std::optional<Evaluation> evaluation_;  // of the model as it is
-  Summary& summary_;
+  StepMeter meter_;
+  const std::vector<std::unique_ptr<Observer>> shown_;
+  Evaluations evaluations_;
 };
 
 }  // namespace ddprun

@@ -43,8 +43,9 @@ std::string CheckpointFolder(const Config& config) {
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
-                                         Console& console, TrainingParts& parts, SavedSoFar& saved,
-                                         std::function<void()> before_save)
+                                         Console& console, TrainingParts& parts,
+                                         const TrainingState& state, SavedSoFar& saved,
+                                         Observers& observers)
     : config_(config),
       data_(data),
       world_(world),
@@ -53,12 +54,13 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
       saved_(saved),
-      before_save_(std::move(before_save)),
+      state_(state),
+      observers_(observers),
       vote_(world),
       evaluation_vote_(world),
       patience_(world.device().is_cuda() ? kQueuedSteps : 0) {}
 
-TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
+TrainingPlace TrainingCheckpoints::Resume() {
   // Rank 0's finding, or what is wrong with it, for all.
   Json finding = Json::object();
   ResumePoint point;
@@ -91,8 +93,9 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   MakeWriter(point.checkpoint ? point.checkpoint->path : "");
   step_time_ = Clock::now();
   if (!finding.contains("about")) return {};
-  const Place place = contents_.Load(point.checkpoint ? &point.checkpoint->snapshot : nullptr,
-                                     finding["about"], finding["tensors"]);
+  const TrainingPlace place =
+      contents_.Load(point.checkpoint ? &point.checkpoint->snapshot : nullptr, finding["about"],
+                     finding["tensors"]);
   best_done_ = place.best.step;
   if (world_.rank() == 0) {
     const std::int64_t images = data_.train->size();
@@ -167,7 +170,7 @@ bool TrainingCheckpoints::WishesToSave() const {
          (config_.checkpoint_seconds > 0 && passed.count() >= config_.checkpoint_seconds);
 }
 
-void TrainingCheckpoints::BeginStep() {
+void TrainingCheckpoints::OnStepBegin(const TrainingState&, const EpochPlan&, const StepBatches&) {
   if (saving_) vote_.Begin({.save = WishesToSave(), .stop = StopSignal::Received()});
 }
 
@@ -201,20 +204,21 @@ void TrainingCheckpoints::EndEvaluation() {
   StopSignal::Progress(patience_.Get());
 }
 
-void TrainingCheckpoints::EndStep(const Place& place) {
+void TrainingCheckpoints::AfterStep(const TrainingState&) {
+  observers_.OnSection(StepSection::kCheckpoint);
   if (!saving_) return;
   StepVote::Wishes wishes = vote_.End();
   if (world_.size() == 1) wishes.stop = StopSignal::Received();
   if (wishes.stop != 0) stop_ = wishes.stop;
-  StopIfAsked(place);
-  if (config_.checkpoint_every > 0 && place.position.step % config_.checkpoint_every == 0)
+  StopIfAsked();
+  if (config_.checkpoint_every > 0 && place().position.step % config_.checkpoint_every == 0)
     wishes.save = true;
-  if (BestIsDue(place)) wishes.save = true;
+  if (BestIsDue()) wishes.save = true;
   // A save may hold up rank 0, and with it the others, until the next step ends. So may what an
   // epoch begins with.
-  const bool slow = wishes.save || place.position.consumed == 0;
+  const bool slow = wishes.save || place().position.consumed == 0;
   if (slow) StopSignal::Progress(StopSignal::kPatienceMax);
-  if (wishes.save) Save(place);
+  if (wishes.save) Save();
   TellReports(kGoesOn);
   const Clock::time_point now = Clock::now();
   patience_.Add(now - step_time_);
@@ -222,26 +226,25 @@ void TrainingCheckpoints::EndStep(const Place& place) {
   if (!slow) StopSignal::Progress(patience_.Get());
 }
 
-void TrainingCheckpoints::StopIfAsked(const Place& place) {
-  if (stop_ != 0) Stop(place, stop_);
+void TrainingCheckpoints::StopIfAsked() {
+  if (stop_ != 0) Stop(stop_);
 }
 
 void TrainingCheckpoints::EndSteps() {
   if (saving_) StopSignal::Acknowledge();
 }
 
-void TrainingCheckpoints::Save(const Place& place) {
-  before_save_();
+void TrainingCheckpoints::Save() {
+  observers_.Notify(&Observer::BeforeRead, state_);
   TrainingSnapshot::Gathered gathered = contents_.Gather();
-  const bool best = BestIsDue(place);
-  if (best) best_done_ = place.position.step;
-  if (!saved_.writer || (saved_.good_step == place.position.step && !best)) return;
-  SaveOnRank0(std::move(gathered), place, best);
+  const bool best = BestIsDue();
+  if (best) best_done_ = place().position.step;
+  if (!saved_.writer || (saved_.good_step == place().position.step && !best)) return;
+  SaveOnRank0(std::move(gathered), best);
 }
 
-void TrainingCheckpoints::SaveOnRank0(TrainingSnapshot::Gathered gathered, const Place& place,
-                                      bool best) {
-  const std::string begin = "checkpoint of step " + std::to_string(place.position.step);
+void TrainingCheckpoints::SaveOnRank0(TrainingSnapshot::Gathered gathered, bool best) {
+  const std::string begin = "checkpoint of step " + std::to_string(place().position.step);
   // What is put off is saved with later parameters, which nobody has evaluated.
   if (best && !saved_.writer->WaitUntilSaved(kBestLimit)) {
     console_.Line(begin + ", the best so far, is not saved: the save before it takes more than " +
@@ -250,7 +253,8 @@ void TrainingCheckpoints::SaveOnRank0(TrainingSnapshot::Gathered gathered, const
   }
   try {
     saved_.put_off = !saved_.writer->Save(
-        place.position.step, contents_.Complete(std::move(gathered), place, saved_.training), best);
+        place().position.step, contents_.Complete(std::move(gathered), place(), saved_.training),
+        best);
   } catch (const std::exception& error) {
     // Most likely memory: what the training itself needs is there already.
     saved_.put_off = false;
@@ -261,15 +265,15 @@ void TrainingCheckpoints::SaveOnRank0(TrainingSnapshot::Gathered gathered, const
   if (!saved_.put_off) saved_.time = Clock::now();
 }
 
-bool TrainingCheckpoints::BestIsDue(const Place& place) const {
-  return config_.keep_best != KeepBest::kOff && place.best.step == place.position.step &&
-         best_done_ != place.position.step;
+bool TrainingCheckpoints::BestIsDue() const {
+  const std::int64_t step = place().position.step;
+  return config_.keep_best != KeepBest::kOff && place().best.step == step && best_done_ != step;
 }
 
-void TrainingCheckpoints::SaveBest(const Place& place) {
-  if (!BestIsDue(place)) return;
+void TrainingCheckpoints::SaveBest() {
+  if (!BestIsDue()) return;
   StopSignal::Progress(StopSignal::kPatienceMax);
-  Finish(place);
+  Finish();
 }
 
 std::string TrainingCheckpoints::BestFile(const BestEvaluation& best) const {
@@ -289,11 +293,11 @@ void TrainingCheckpoints::TellReports(const char* next) {
   }
 }
 
-void TrainingCheckpoints::Finish(const Place& place) {
+void TrainingCheckpoints::Finish() {
   if (!saving_) return;
   if (saved_.writer) saved_.writer->WaitUntilSaved(kSaveLimit);
   TellReports("");
-  Save(place);
+  Save();
   if (saved_.writer) saved_.writer->WaitUntilSaved(kSaveLimit);
   TellReports("");
 }
@@ -303,14 +307,15 @@ void TrainingCheckpoints::AwaitSave() {
     saved_.writer->WaitUntilSaved(kSaveLimit);
 }
 
-void TrainingCheckpoints::Stop(const Place& place, int signal) {
+void TrainingCheckpoints::Stop(int signal) {
   StopSignal::Acknowledge();
-  Finish(place);
+  Finish();
   std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " +
-                         SignalName(signal) + " after step " + std::to_string(place.position.step);
+                         SignalName(signal) + " after step " +
+                         std::to_string(place().position.step);
   if (world_.rank() == 0) {
     sentence +=
-        saved_.good_step == place.position.step
+        saved_.good_step == place().position.step
             ? "; " + (std::filesystem::path(folder_) / CheckpointName(saved_.good_step)).string() +
                   " holds it, pass --resume auto to go on"
             : "; it is not saved";

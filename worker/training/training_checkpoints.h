@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,6 +15,7 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/metrics/console.h"
+#include "worker/step/observer.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/training_parts.h"
 #include "worker/training/training_snapshot.h"
@@ -37,10 +37,8 @@ struct SavedSoFar {
   std::chrono::steady_clock::time_point time{};
 };
 
-class TrainingCheckpoints {
+class TrainingCheckpoints : public Observer {
  public:
-  using Place = TrainingPlace;
-
   // How long the end of a training waits for its last checkpoint.
   static constexpr std::chrono::seconds kSaveLimit{600};
   // And the end of one that has failed for its copy of what is on the device.
@@ -49,52 +47,52 @@ class TrainingCheckpoints {
   // then.
   static constexpr std::chrono::seconds kBestLimit{30};
 
-  // A checkpoint is made of `parts` and read into them. All must outlive this object. `before_save`
-  // is called on all ranks before each checkpoint; what it throws, saves nothing.
-  TrainingCheckpoints(
-      const Config& config, const Dataset& data, World& world, Console& console,
-      TrainingParts& parts, SavedSoFar& saved, std::function<void()> before_save = [] {});
+  // A checkpoint is made of `parts` and `state`, and read into the parts. All must outlive this
+  // object. `observers` are told on all ranks before each checkpoint; what one of them throws,
+  // saves nothing.
+  TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
+                      TrainingParts& parts, const TrainingState& state, SavedSoFar& saved,
+                      Observers& observers);
 
   // Puts what the checkpoint holds, that --resume says, into the parts of all ranks. Where there is
   // none, the beginning. Throws the same on all ranks: UsageError (it is of another training),
   // std::runtime_error (it cannot be read).
-  Place Resume();
+  TrainingPlace Resume();
   // Instead of Resume(), where the ranks have their state from the world before.
   void GoOn();
 
-  // At the beginning of a step.
-  void BeginStep();
-  // Before parameters, optimizer state or average change.
-  void BeforeUpdate();
+  void OnStepBegin(const TrainingState&, const EpochPlan&, const StepBatches&) override;
+  void BeforeUpdate() override;
+  // Saves what is due. Throws Stopped on all ranks if a signal has asked for the end and it is
+  // saved: world's Shutdown() is the next that they do together.
+  void AfterStep(const TrainingState&) override;
   // During an evaluation, before each of its batches: false on all ranks if a signal has asked one
   // of them for the end. EndEvaluation() follows in any case.
   bool EvaluationGoesOn();
   void EndEvaluation();
-  // At the end of a step. Throws Stopped on all ranks if a signal has asked for the end and it is
-  // saved: world's Shutdown() is the next that they do together.
-  void EndStep(const Place& place);
-  // After an evaluation that does not belong to a step. Throws Stopped as EndStep() does.
-  void StopIfAsked(const Place& place);
+  // After an evaluation that does not belong to a step. Throws Stopped as AfterStep() does.
+  void StopIfAsked();
   // Saves and throws Stopped, on all ranks.
-  [[noreturn]] void Stop(const Place& place, int signal);
+  [[noreturn]] void Stop(int signal);
   // After the last step: from here on no signal ends this rank before it has saved.
   void EndSteps();
   // At the end of the training: its checkpoint is on the disk when this returns.
-  void Finish(const Place& place);
-  // Saves if the latest evaluation, after the step at `place`, was the best and is not saved yet.
-  // Its checkpoint is on the disk when this returns. EndStep() and Finish() save it, too.
-  void SaveBest(const Place& place);
+  void Finish();
+  // Saves if the latest evaluation, after the latest step, was the best and is not saved yet.
+  // Its checkpoint is on the disk when this returns. AfterStep() and Finish() save it, too.
+  void SaveBest();
   // Where the checkpoint of that evaluation is; empty if it was not saved, and on ranks but 0.
   std::string BestFile(const BestEvaluation& best) const;
   // Until the save that is under way has ended; not if it cannot be copied from the device.
   void AwaitSave();
 
  private:
+  const TrainingPlace& place() const { return state_.place; }
   void MakeWriter(const std::string& loaded_from);
   bool WishesToSave() const;
-  void Save(const Place& place);
-  void SaveOnRank0(TrainingSnapshot::Gathered gathered, const Place& place, bool best);
-  bool BestIsDue(const Place& place) const;
+  void Save();
+  void SaveOnRank0(TrainingSnapshot::Gathered gathered, bool best);
+  bool BestIsDue() const;
   // Drops the best evaluation of the checkpoint that training resumes from if that evaluation's own
   // checkpoint is not there.
   void KeepBestIfThere(const ResumePoint& point, nlohmann::json& about);
@@ -110,7 +108,8 @@ class TrainingCheckpoints {
   const std::string folder_;
 
   SavedSoFar& saved_;
-  const std::function<void()> before_save_;
+  const TrainingState& state_;
+  Observers& observers_;
   StepVote vote_;
   StepVote evaluation_vote_;
   std::int64_t best_done_ =

@@ -27,7 +27,7 @@
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
 #include "worker/step/buffer_mirror.h"
-#include "worker/step/make_train_step.h"
+#include "worker/step/make_training_loop.h"
 
 namespace ddprun {
 namespace {
@@ -106,19 +106,19 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
 
 StepOptions OptionsOf(const Config& config, const TrainingParts::Membership& membership,
                       const ImageModel& model, MetricSums& sums) {
-  return {
-      .loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
-      .autocast = AutocastType(config.amp, membership.world.device()),
-      .gradients = config.compress,
-      .enter = membership.enter,
-      .after_forward = membership.after_forward,
-      .alike = membership.goes_on,
-      .layout = membership.layout,
-      .note_bytes = membership.kept ? MetricSums::NoteBytes() + BufferMirror::NoteBytes(model) : 0,
-      .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
-                           const at::Tensor& loss) {
-        sums.Add(scores, labels, loss, static_cast<double>(labels.size(0)));
-      }};
+  const bool is_kept = membership.world.interrupt() != nullptr;
+  return {.loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
+          .autocast = AutocastType(config.amp, membership.world.device()),
+          .events = membership.observers,
+          .average = {.format = config.compress,
+                      .alike = membership.goes_on,
+                      .layout = membership.layout,
+                      .note_bytes =
+                          is_kept ? MetricSums::NoteBytes() + BufferMirror::NoteBytes(model) : 0},
+          .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
+                               const at::Tensor& loss) {
+            sums.Add(scores, labels, loss, static_cast<double>(labels.size(0)));
+          }};
 }
 
 }  // namespace
@@ -131,16 +131,18 @@ void AgreeOnKernels(World& world, Console& console) {
   UseFusedKernels(false);
 }
 
-TrainingParts::TrainingParts(const Config& config, const Dataset& data, Membership membership)
+TrainingParts::TrainingParts(const Config& config, const Dataset& data,
+                             const Membership& membership)
     : model(PrepareModel(config, data, membership.world, membership.console, membership.goes_on)),
       scaler(MakeGradScaler(config, membership.world.device())),
       config_(config),
       data_(data),
       world_(&membership.world),
-      console_(&membership.console) {
+      console_(&membership.console),
+      observers_(&membership.observers) {
   MakeStrategy(membership);
   parameters = strategy->Parameters();
-  MakeOptimizer(membership);
+  MakeOptimizer();
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
 }
 
@@ -150,13 +152,15 @@ void TrainingParts::Leave() {
   for (auto& [name, parameter] : parameters) at::Tensor(parameter).mutable_grad().reset();
   world_ = nullptr;
   console_ = nullptr;
+  observers_ = nullptr;
 }
 
-void TrainingParts::Join(Membership membership) {
+void TrainingParts::Join(const Membership& membership) {
   world_ = &membership.world;
   console_ = &membership.console;
+  observers_ = &membership.observers;
   MakeStrategy(membership);
-  MakeOptimizer(membership);
+  MakeOptimizer();
 }
 
 void TrainingParts::MakeStrategy(const Membership& membership) {
@@ -172,10 +176,11 @@ void TrainingParts::MakeStrategy(const Membership& membership) {
 }
 
 // Another number of ranks changes lengths and rates that are set in other units than steps.
-void TrainingParts::MakeOptimizer(const Membership& membership) {
+void TrainingParts::MakeOptimizer() {
+  const int ranks = strategy->shard().world_size;
   const StepSize size{
-      .steps_per_epoch = membership.steps_per_epoch,
-      .images = config_.batch_size * config_.accumulate * strategy->shard().world_size};
+      .steps_per_epoch = MakeTrainingPlan(config_, data_.train->size(), ranks).steps_per_epoch,
+      .images = config_.batch_size * config_.accumulate * ranks};
   if (optimizer && size == step_size_) return;
   NamedTensors before;
   if (optimizer) before = optimizer->State();
@@ -189,19 +194,16 @@ void TrainingParts::MakeOptimizer(const Membership& membership) {
     casts.emplace(parameters, world_->device(), *type, *optimizer, /*gather=*/world_->size() == 1);
 }
 
-std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& graph_steps) {
-  return MakeTrainStep({.config = config_,
-                        .world = *world_,
-                        .strategy = *strategy,
-                        .parameters = parameters,
-                        .optimizer = *optimizer,
-                        .scaler = scaler,
-                        .average = average ? &*average : nullptr,
-                        .casts = casts ? &*casts : nullptr,
-                        .calls = std::move(calls)},
-                       data_, graph_steps, [this](const std::string& text) {
-                         if (world_->rank() == 0) console_->Line(text);
-                       });
+std::unique_ptr<TrainingLoop> TrainingParts::MakeLoop(GraphSteps& graph_steps) {
+  return MakeTrainingLoop(config_,
+                          {.world = *world_,
+                           .strategy = *strategy,
+                           .optimizer = *optimizer,
+                           .scaler = scaler,
+                           .average = average ? &*average : nullptr,
+                           .casts = casts ? &*casts : nullptr,
+                           .observers = *observers_},
+                          data_, graph_steps, *console_);
 }
 
 }  // namespace ddprun

@@ -2,7 +2,6 @@
 // The parts of a training: model, parallel strategy, optimizer, scaler and average.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -11,14 +10,14 @@
 #include "worker/data/dataset.h"
 #include "worker/evaluation/metric_sums.h"
 #include "worker/metrics/console.h"
-#include "worker/metrics/step_clock.h"
 #include "worker/models/models.h"
 #include "worker/optimizer/grad_scaler.h"
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
 #include "worker/parallel/cast_weights.h"
 #include "worker/parallel/parallel_strategy.h"
-#include "worker/step/train_step.h"
+#include "worker/step/graph_steps.h"
+#include "worker/step/training_loop.h"
 
 namespace ddprun {
 
@@ -27,33 +26,30 @@ namespace ddprun {
 void AgreeOnKernels(World& world, Console& console);
 
 struct TrainingParts {
-  // What belongs to a world of ranks, of which a training may have one after the other. Both
+  // What belongs to a world of ranks, of which a training may have one after the other. All
   // references must be valid until Leave().
   struct Membership {
     World& world;
     Console& console;
-    std::int64_t steps_per_epoch = 1;  // of all ranks together
-    std::function<void(StepSection)> enter = [](StepSection) {};
-    std::function<void()> after_forward = [] {};
+    Observers& observers = NoObservers();
     // Values of parameters and buffers are received from another rank, or all ranks have them.
     bool goes_on = false;
     BucketLayout layout = {};  // of the gradients in the world before
-    bool kept = false;         // this rank may go on in another world
   };
 
   // Makes the model, which becomes rank 0's on all ranks unless it goes on. All must outlive the
   // parts, which stay where they are.
-  TrainingParts(const Config& config, const Dataset& data, Membership membership);
+  TrainingParts(const Config& config, const Dataset& data, const Membership& membership);
   TrainingParts(const TrainingParts&) = delete;
   TrainingParts& operator=(const TrainingParts&) = delete;
 
   // The ranks of this world have ended: model, optimizer state, scale and average stay.
   void Leave();
   // They go on in another one, which may have more or fewer ranks.
-  void Join(Membership membership);
+  void Join(const Membership& membership);
 
-  // The step that trains them, see MakeTrainStep().
-  std::unique_ptr<TrainStep> MakeStep(StepCalls calls, GraphSteps& graph_steps);
+  // The loop that trains them, see MakeTrainingLoop().
+  std::unique_ptr<TrainingLoop> MakeLoop(GraphSteps& graph_steps);
 
   MetricSums epoch_sums;  // of the epoch's training batches; before the strategy, which adds to it
   std::shared_ptr<ImageModel> model;
@@ -71,12 +67,13 @@ struct TrainingParts {
 
  private:
   void MakeStrategy(const Membership& membership);
-  void MakeOptimizer(const Membership& membership);
+  void MakeOptimizer();
 
   const Config& config_;
   const Dataset& data_;
   World* world_;  // null between two worlds, as the next
   Console* console_;
+  Observers* observers_;
   StepSize step_size_;  // of the optimizer
 };
 

@@ -60,22 +60,23 @@ std::vector<double> ForwardsFrom(const TrainingState& state, const ImageModel& m
 
 class DummySteps {
  public:
-  DummySteps(const Config& config, const Dataset& data, const Shard& shard, TrainStep& step,
+  DummySteps(const Config& config, const Dataset& data, const Shard& shard, TrainingLoop& loop,
              double rate)
       : config_(config),
         options_({.size = data.train->size(),
                   .shard = shard,
                   .batch_size = config.batch_size,
                   .seed = config.seed}),
-        step_(step),
+        loop_(loop),
         rate_(rate) {}
 
   // Until steps of full batches are as fast as all that follow; then one more of them, and the last
   // of an epoch, whose batch may be smaller.
   void Make() {
     const EpochPlan epoch(options_);
-    for (std::int64_t made = 0; !step_.is_warm() && made < TrainStep::kWarmUpOfSeveral + 1;)
-      made += MakeSome(epoch, TrainStep::kWarmUpOfSeveral + 1 - made);
+    for (std::int64_t made = 0;
+         !loop_.recorder().is_warm() && made < StepRecorder::kWarmUpOfSeveral + 1;)
+      made += MakeSome(epoch, StepRecorder::kWarmUpOfSeveral + 1 - made);
     MakeSome(epoch, 1);
     const std::int64_t last = (epoch.batches() - 1) / config_.accumulate * config_.accumulate;
     if (last == 0) return;
@@ -87,33 +88,33 @@ class DummySteps {
  private:
   // The epoch's first ones, as many as it has at most. How many they were.
   std::int64_t MakeSome(const EpochPlan& epoch, std::int64_t count) {
-    step_.BeginEpoch(epoch, options_.epoch);
+    loop_.BeginEpoch(epoch);
     std::int64_t made = 0;
     for (StepBatches batches; made < count && batches.first < epoch.batches();
          batches.first += batches.count, ++made) {
       batches.count = std::min(config_.accumulate, epoch.batches() - batches.first);
-      step_.Make(batches, rate_, TrainStep::kDummy);
+      loop_.MakeStep(batches, rate_, StepRecorder::kDummy);
     }
     return made;
   }
 
   const Config& config_;
   const EpochPlan::Options options_;
-  TrainStep& step_;
+  TrainingLoop& loop_;
   const double rate_;
 };
 
 }  // namespace
 
 void WarmUp(const Config& config, const Dataset& data, World& world, TrainingParts& parts,
-            TrainStep& step, const TrainingState& state) {
+            TrainingLoop& loop, const TrainingState& state) {
   KeptState kept(world, parts);
-  DummySteps steps(config, data, parts.strategy->shard(), step, state.LearningRate());
+  DummySteps steps(config, data, parts.strategy->shard(), loop, state.LearningRate());
   for (const double epochs : ForwardsFrom(state, *parts.model)) {
-    step.UseForward(parts.model->Advance(epochs));
+    loop.recorder().UseForward(parts.model->Advance(epochs));
     steps.Make();
   }
-  step.AwaitQueued();
+  loop.recorder().AwaitQueued();
   if (config.eval) {
     parts.strategy->Evaluate();
     WarmUpEvaluation(config, world, *parts.strategy, data);

@@ -8,7 +8,7 @@
 #include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/step/train_step.h"
+#include "worker/step/training_loop.h"
 #include "worker/step/training_state.h"
 #include "worker/training/training_parts.h"
 
@@ -17,6 +17,6 @@ namespace ddprun {
 // Parameters, buffers, optimizer, scaler and average are afterwards as before, bit by bit. The
 // strategy must be in training mode, and is left in it. All ranks must call it.
 void WarmUp(const Config& config, const Dataset& data, World& world, TrainingParts& parts,
-            TrainStep& step, const TrainingState& state);
+            TrainingLoop& loop, const TrainingState& state);
 
 }  // namespace ddprun

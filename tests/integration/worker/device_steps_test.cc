@@ -16,7 +16,7 @@
 #include "tests/testing/small_training.h"
 #include "worker/metrics/console.h"
 #include "worker/parallel/data_parallel.h"
-#include "worker/step/train_step.h"
+#include "worker/step/training_loop.h"
 #include "worker/step/training_state.h"
 #include "worker/training/training_parts.h"
 #include "worker/training/warm_up.h"
@@ -66,11 +66,11 @@ class HungStep : public testing::Test {
     const auto step = training.MakeStep(
         make_graph,
         RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, {.who = "rank 0"}));
-    step->BeginEpoch(epoch, 0);
+    step->BeginEpoch(epoch);
     // Two forwards, each with its graph.
     for (int i = 0; i < 2 * static_cast<int>(RunAheadLimit::kStepsAhead); ++i) {
-      step->UseForward(i < 5 ? 0 : 1);
-      step->Make({.first = i % 4, .count = 1}, 0.1, i + 1);
+      step->recorder().UseForward(i < 5 ? 0 : 1);
+      step->MakeStep({.first = i % 4, .count = 1}, 0.1, i + 1);
       most_ = std::max(most_, graphs_->alive());
     }
   }
@@ -97,10 +97,10 @@ TEST_F(HungStep, IsGivenUpBeforeTheHostReadsFromIt) {
   const auto step = training.MakeStep(
       [this] { return std::make_unique<CountedGraph>(graphs_); },
       RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, {.who = "rank 0"}));
-  step->BeginEpoch(epoch, 0);
-  for (int i = 0; i < 5; ++i) step->Make({.first = i, .count = 1}, 0.1, i + 1);
-  EXPECT_TRUE(step->is_graph());
-  EXPECT_THROW(step->AwaitQueued(), StepHangs);
+  step->BeginEpoch(epoch);
+  for (int i = 0; i < 5; ++i) step->MakeStep({.first = i, .count = 1}, 0.1, i + 1);
+  EXPECT_TRUE(step->recorder().is_graph());
+  EXPECT_THROW(step->recorder().AwaitQueued(), StepHangs);
   EXPECT_TRUE(backend_->returned());
 }
 
@@ -110,7 +110,7 @@ TEST_F(HungStep, IsGivenUpEvenIfTheAbortHangs) {
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_THROW(TrainUntilItHangs([this] { return std::make_unique<CountedGraph>(graphs_); }),
                StepHangs);
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, 6 * TrainStep::kAbortLimit);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 6 * StepRecorder::kAbortLimit);
   EXPECT_FALSE(backend_->returned());
   graphs_->Add(-1);  // lets the thread go
 }
@@ -162,15 +162,16 @@ TEST_P(Unread, AStepNeverReadsFromTheDevice) {
   EXPECT_THROW(at::zeros({1}, device).item<float>(), c10::Error);
   LoneWorld world(device);
   Config config = Small(GetParam());
-  config.samples = 8 * TrainStep::kWarmUpAlone + 12;  // then a replay and a batch that is not full
+  config.samples =
+      8 * StepRecorder::kWarmUpAlone + 12;  // then a replay and a batch that is not full
   Training training(config, world);
   const auto graphs = std::make_shared<Graphs>();
   const auto step = training.MakeStep([&] { return std::make_unique<CountedGraph>(graphs); });
   const EpochPlan epoch = training.Epoch();
-  step->BeginEpoch(epoch, 0);
+  step->BeginEpoch(epoch);
   for (std::int64_t batch = 0; batch < epoch.batches(); ++batch)
-    ASSERT_NO_THROW(step->Make({.first = batch, .count = 1}, 0.1, batch + 1));
-  EXPECT_TRUE(step->is_graph());
+    ASSERT_NO_THROW(step->MakeStep({.first = batch, .count = 1}, 0.1, batch + 1));
+  EXPECT_TRUE(step->recorder().is_graph());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -195,13 +196,13 @@ TEST_P(PaddedChannels, ChangeNothingThatIsLearnt) {
   Training padded(Small({.model = GetParam(), .pad_channels = 8}), world);
   const auto plain_step = plain.MakeStep(), padded_step = padded.MakeStep();
   const EpochPlan epoch = plain.Epoch();
-  plain_step->BeginEpoch(epoch, 0);
-  padded_step->BeginEpoch(epoch, 0);
+  plain_step->BeginEpoch(epoch);
+  padded_step->BeginEpoch(epoch);
   ASSERT_EQ(padded.parameters.size(), plain.parameters.size());
   for (std::int64_t batch = 0; batch < 4; ++batch) {
-    const auto loss_of = [batch](Training& training, TrainStep& step) {
-      step.UseForward(training.model->Advance(batch < 2 ? 0 : 100));
-      return step.Make({.first = batch, .count = 1}, 0.01, batch + 1).loss.item<double>();
+    const auto loss_of = [batch](Training& training, TrainingLoop& step) {
+      step.recorder().UseForward(training.model->Advance(batch < 2 ? 0 : 100));
+      return step.MakeStep({.first = batch, .count = 1}, 0.01, batch + 1).loss.item<double>();
     };
     const double expected = loss_of(plain, *plain_step);
     EXPECT_NEAR(loss_of(padded, *padded_step), expected, 1e-3 * expected);
@@ -223,11 +224,11 @@ INSTANTIATE_TEST_SUITE_P(All, PaddedChannels,
 // -------------------------------------------------------------------------------------
 
 // Steps until one is a graph.
-void MakeUntilGraph(Training& training, TrainStep& step) {
+void MakeUntilGraph(Training& training, TrainingLoop& step) {
   const EpochPlan epoch = training.Epoch();
-  step.BeginEpoch(epoch, 0);
-  for (int i = 0; i < 5; ++i) step.Make({.first = i, .count = 1}, 0.1, i + 1);
-  EXPECT_TRUE(step.is_graph());
+  step.BeginEpoch(epoch);
+  for (int i = 0; i < 5; ++i) step.MakeStep({.first = i, .count = 1}, 0.1, i + 1);
+  EXPECT_TRUE(step.recorder().is_graph());
 }
 
 // As after a round that has ended, where the graphs of the step before are gone.
@@ -292,7 +293,7 @@ TEST(GpuFeedAhead, TheNextEpochsRowsAreMadeByAnotherThread) {
   EpochPlan plan({.size = data.train->size(), .shard = {}, .batch_size = 1000, .seed = 1});
   const auto seconds_of = [&feed](const EpochPlan& epoch) {
     const double begin = ThreadSeconds();
-    feed.BeginEpoch(epoch, epoch.options().epoch);
+    feed.BeginEpoch(epoch);
     return ThreadSeconds() - begin;
   };
   const double first = seconds_of(plan);
@@ -315,27 +316,21 @@ Result TrainAll(const Config& config, bool warm_up, bool graphs_wanted) {
   Console console(Console::Options{});
   const Dataset data = DataOf(config);
   TrainingState state(config, data.train->size(), 1);
-  TrainingParts parts(
-      config, data,
-      {.world = world, .console = console, .steps_per_epoch = state.plan().steps_per_epoch});
+  TrainingParts parts(config, data, {.world = world, .console = console});
   parts.strategy->Train();
   const auto graphs = std::make_shared<Graphs>();
   MakeStepGraph make_graph;
   if (graphs_wanted) make_graph = [graphs] { return std::make_unique<CountedGraph>(graphs); };
-  const auto step = std::make_unique<TrainStep>(
-      StepParts{.config = config,
-                .world = world,
+  const auto step = std::make_unique<TrainingLoop>(
+      config,
+      LoopParts{.world = world,
                 .strategy = *parts.strategy,
-                .parameters = parts.parameters,
                 .optimizer = *parts.optimizer,
                 .scaler = parts.scaler,
-                .average = parts.average ? &*parts.average : nullptr,
-                .calls = {.on_loss = [](const at::Tensor&) {},
-                          .before_update = [] {},
-                          .enter = [](StepSection) {}}},
+                .average = parts.average ? &*parts.average : nullptr},
       std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
                                 world.device()),
-      make_graph);
+      std::make_unique<StepRecorder>(world, make_graph));
   if (warm_up) {
     WarmUp(config, data, world, parts, *step, state);
     EXPECT_EQ(graphs->alive(),
@@ -345,12 +340,12 @@ Result TrainAll(const Config& config, bool warm_up, bool graphs_wanted) {
   Result result;
   while (!state.Done()) {
     const EpochPlan epoch = state.BeginEpoch(parts.strategy->shard());
-    step->BeginEpoch(epoch, static_cast<std::uint64_t>(state.position().epoch));
+    step->BeginEpoch(epoch);
     for (std::int64_t batch = 0; batch < epoch.batches(); ++batch) {
-      step->UseForward(parts.model->Advance(state.PlannedEpochs()));
-      EXPECT_TRUE(step->is_warm() || !warm_up || !graphs_wanted);
-      const auto made =
-          step->Make({.first = batch, .count = 1}, state.LearningRate(), state.position().step + 1);
+      step->recorder().UseForward(parts.model->Advance(state.PlannedEpochs()));
+      EXPECT_TRUE(step->recorder().is_warm() || !warm_up || !graphs_wanted);
+      const auto made = step->MakeStep({.first = batch, .count = 1}, state.LearningRate(),
+                                       state.position().step + 1);
       result.losses.push_back(made.loss.item<double>());
       state.EndStep(epoch, batch);
     }

@@ -59,15 +59,15 @@ class KeptSteps : public testing::TestWithParam<Config> {
   }
 
   // The steps from `first` on, each of a full batch that its number says.
-  void Make(Training& training, TrainStep& step, std::int64_t first,
+  void Make(Training& training, TrainingLoop& step, std::int64_t first,
             const std::function<void(std::int64_t step)>& before) {
     const EpochPlan epoch = training.Epoch();
-    step.BeginEpoch(epoch, 0);
+    step.BeginEpoch(epoch);
     for (std::int64_t number = first; number <= kSteps; ++number) {
       before(number);
-      step.Make({.first = number % 12, .count = 1}, 0.1 / static_cast<double>(number), number);
+      step.MakeStep({.first = number % 12, .count = 1}, 0.1 / static_cast<double>(number), number);
     }
-    step.AwaitQueued();
+    step.recorder().AwaitQueued();
   }
 
   // Until the round ends in the step after `ended`: the latest step that is complete, and what is
@@ -97,7 +97,7 @@ class KeptSteps : public testing::TestWithParam<Config> {
                  RoundOver);
     listener.join();
     EXPECT_TRUE(graphs_->AwaitNone(kLimit)) << "NCCL would wait for them";
-    EXPECT_THROW(step->AwaitQueued(), RoundOver);
+    EXPECT_THROW(step->recorder().AwaitQueued(), RoundOver);
     return steps.ended();
   }
 

@@ -18,7 +18,7 @@
 #include "worker/parallel/pipeline_parallel.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
-#include "worker/step/train_step.h"
+#include "worker/step/training_loop.h"
 
 namespace ddprun {
 namespace {
@@ -128,7 +128,7 @@ std::vector<double> TrainWith(ParallelStrategy& strategy, const Case& wanted) {
   std::vector<double> losses;
   for (int step = 0; step < wanted.steps; ++step) {
     const auto batch = BatchOf(wanted, strategy.shard().rank, step);
-    losses.push_back(strategy.Run(batch, /*first=*/true, /*last=*/true).item<double>());
+    losses.push_back(strategy.ForwardBackward(batch, /*first=*/true, /*last=*/true).item<double>());
     optimizer->step();
   }
   return losses;
@@ -264,7 +264,7 @@ TEST(LocalPipeline, AStageThatFailsEndsTheStepWithItsOwnError) {
   auto batch = BatchOf(wanted, 0, 0);
   batch.labels.fill_(99);  // there are ten classes: the last stage's loss fails
   try {
-    strategy.Run(batch, true, true);
+    strategy.ForwardBackward(batch, true, true);
     ADD_FAILURE() << "a class that is not there was taken";
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), HasSubstr("99"));
@@ -277,10 +277,10 @@ TEST(RankPipeline, ANeighbourThatHasEndedIsNamed) {
     const auto model = Make(wanted);
     PipelineParallel strategy(world, *model, MakePipelinePlan(ConfigOf(wanted), 2), {0, 1}, {});
     strategy.Train();
-    strategy.Run(BatchOf(wanted, 0, 0), true, true);
+    strategy.ForwardBackward(BatchOf(wanted, 0, 0), true, true);
     if (world.rank() == 1) _exit(0);
     try {
-      strategy.Run(BatchOf(wanted, 0, 1), true, true);
+      strategy.ForwardBackward(BatchOf(wanted, 0, 1), true, true);
       ADD_FAILURE() << "rank 0 trained on alone";
     } catch (const std::runtime_error& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("stage 1 (rank 1) did not "),
@@ -328,22 +328,16 @@ struct StagedSteps {
               .shard = strategy.shard(),
               .batch_size = config.batch_size,
               .seed = config.seed}),
-        step({.config = config,
-              .world = world,
-              .strategy = strategy,
-              .parameters = parameters,
-              .optimizer = *optimizer,
-              .scaler = scaler,
-              .calls = {.on_loss = [](const at::Tensor&) {},
-                        .before_update = [] {},
-                        .enter = [](StepSection) {}}},
-             std::make_unique<LoaderFeed>(config, data, world)) {
+        step(config,
+             {.world = world, .strategy = strategy, .optimizer = *optimizer, .scaler = scaler},
+             std::make_unique<LoaderFeed>(config, data, world),
+             std::make_unique<StepRecorder>(world)) {
     strategy.Train();
-    step.BeginEpoch(plan, 0);
+    step.BeginEpoch(plan);
   }
 
-  void MakeStep(std::int64_t number) {
-    step.Make({.first = number - 1, .count = 1}, /*rate=*/0.05, number);
+  StepResult MakeStep(std::int64_t number) {
+    return step.MakeStep({.first = number - 1, .count = 1}, /*rate=*/0.05, number);
   }
 
   std::vector<at::Tensor> Values() const {
@@ -360,7 +354,7 @@ struct StagedSteps {
   const std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler;
   const EpochPlan plan;
-  TrainStep step;
+  TrainingLoop step;
 };
 
 TEST(RankPipeline, AnOverflowInOneStageSkipsTheStepOfAll) {
@@ -392,7 +386,7 @@ TEST(RankPipeline, GradientsAreClippedByTheNormOfTheWholeModel) {
     Config config = ConfigOf({});
     config.clip_norm = 1e9;  // which leaves the gradients as they are
     StagedSteps steps(world, config);
-    steps.MakeStep(1);
+    const StepResult result = steps.MakeStep(1);
     at::Tensor squared = at::zeros({}, at::kDouble);
     for (const auto& entry : steps.parameters)
       squared.add_(entry.second.grad().to(at::kDouble).square().sum());
@@ -400,7 +394,7 @@ TEST(RankPipeline, GradientsAreClippedByTheNormOfTheWholeModel) {
     world.AllReduceSum(squared);
     EXPECT_GT(squared.item<double>(), own) << "the other stage has gradients as well";
     const double norm = std::sqrt(squared.item<double>());
-    EXPECT_NEAR(steps.step.gradient_norm(), norm, 1e-4 * norm);
+    EXPECT_NEAR(result.gradient_norm.item<double>(), norm, 1e-4 * norm);
   });
 }
 

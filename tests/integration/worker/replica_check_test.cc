@@ -28,8 +28,8 @@
 #include "tests/integration/worker/ranks.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluation/metric.h"
+#include "worker/observers/checks.h"
 #include "worker/step/graph_steps.h"
-#include "worker/training/checks.h"
 #include "worker/training/trainer.h"
 
 namespace ddprun {

@@ -12,4 +12,5 @@ ddprun_add_gtest(NAME unit_worker_data TORCH LABEL unit
     data_gpu_images_test.cc
     data_sampler_test.cc
     data_sample_split_test.cc
+    loader_step_batches_test.cc
   LIBS ddprun_worker_data)

@@ -9,8 +9,8 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
+#include "worker/observers/checks.h"
 #include "worker/rounds/round_end.h"
-#include "worker/training/checks.h"
 
 namespace ddprun {
 namespace {

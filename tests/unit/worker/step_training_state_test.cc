@@ -81,8 +81,7 @@ TEST(TrainingState, AnEvaluationIsDueAfterItsInterval) {
 TEST(StepCounter, CountsWhatLiesBetween) {
   const StepClock clock;
   StepCounter counter(clock);
-  const TrainStep::Result result{
-      .loss = {}, .samples = 8, .own_samples = 4, .data_wait_seconds = 0.5};
+  const StepResult result{.loss = {}, .samples = 8, .own_samples = 4, .data_wait_seconds = 0.5};
   counter.Add(result);
   const StepCounter::Counts before = counter.Now();
   counter.Add(result);

@@ -12,6 +12,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     optimizer_test.cc
     step_best_evaluation_test.cc
     step_recent_states_test.cc
+    step_recorder_test.cc
     step_run_ahead_limit_test.cc
     step_training_state_test.cc
     parallel_cast_weights_test.cc

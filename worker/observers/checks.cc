@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/checks.h"
+#include "worker/observers/checks.h"
 
 #include <ATen/Functions.h>
 

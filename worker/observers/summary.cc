@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/summary.h"
+#include "worker/observers/summary.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

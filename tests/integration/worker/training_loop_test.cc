@@ -2,7 +2,7 @@
 // A step that is replayed gives the numbers of one that is queued: with every setting, over the
 // ends of epochs, over ranks, with images on the device and with a loader's batches. The device is
 // the CPU here; tests/gpu has the same with CUDA graphs.
-#include "worker/step/train_step.h"
+#include "worker/step/training_loop.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST_P(TrainSteps, AreTheSameQueuedAndReplayed) {
   const int steps = static_cast<int>(EpochPlan::BatchesOf(config.samples, 1, config.batch_size));
   if (config.accumulate == 1)
     EXPECT_EQ(Repetition::replays_,
-              kEpochs * (steps - 1) - TrainStep::kWarmUpAlone - TrainStep::kWarmUpAgain);
+              kEpochs * (steps - 1) - StepRecorder::kWarmUpAlone - StepRecorder::kWarmUpAgain);
   else
     EXPECT_GT(Repetition::replays_, 0);
   world->Shutdown();
