@@ -35,6 +35,7 @@ FILES_PER_FOLDER_MAX = 25
 MEMBERS_PER_CLASS_MAX = 25
 METHODS_PER_CLASS_MAX = 40
 LINES_PER_FILE_MAX = 500
+LINES_OF_LOOP_MAX = 200
 # The pure cores, functions of state, event and now, are the files whose header says "pure" at its top, and these, which belong to
 # one that does. (<csignal> gives them names for numbers.)
 CORES = (
@@ -128,6 +129,15 @@ def test_folders_and_files_are_small():
         for path in sources(room):
             lines = len(path.read_text().splitlines())
             assert lines <= LINES_PER_FILE_MAX, f"{path.relative_to(REPO)} has {lines} lines"
+
+
+def test_the_training_loop_is_one_screen():
+    """A LibTorch user reads the whole loop in one file; all else follows its events."""
+    loop = (REPO / "worker/step/training_loop.cc").read_text()
+    assert len(loop.splitlines()) <= LINES_OF_LOOP_MAX
+    steps = ["BeginEpoch(", "OnStepBegin", "ForwardBackward(", "BeforeUpdate", "optimizer.Step(", "average->Update("]
+    places = [loop.index(step) for step in steps]
+    assert places == sorted(places), "the loop does not read in the order of what it does"
 
 
 def test_no_file_sees_both_torch_and_protobuf():
