@@ -3,9 +3,9 @@
 // have, and gRPC's parser.
 //
 // gRPC 1.51 has no hook for that, and Debian and Ubuntu package no newer gRPC. So the linker
-// replaces the two functions by which gRPC creates a connection and reads from it (ld's --wrap, see
-// CMakeLists.txt); a program does not link with a gRPC that no longer has them. Where gRPC is a
-// shared library there is no guard.
+// replaces the two functions by which gRPC creates a connection and reads from it (ld's --wrap);
+// the build stops where gRPC no longer has them so (proto/cmake/wrapped_symbols.cmake). Where gRPC
+// is a shared library there is no guard.
 #include <grpc/slice.h>
 
 #include <chrono>
