@@ -14,9 +14,14 @@ absl::Status NodeSession::OpenService(const Options& options, const Security& se
   absl::StatusOr<RendezvousEndpoint> service = OpenRendezvous(
       options, security, options.run_id.empty() ? MakeRunId() : options.run_id, watcher);
   if (!service.ok()) return service.status();
-  service_ = *std::move(service);
-  if (!hosts_service()) channel_ = MakeServiceChannel(service_.target, credentials, service_.host);
+  UseService(*std::move(service), credentials);
   return absl::OkStatus();
+}
+
+void NodeSession::UseService(RendezvousEndpoint service,
+                             const std::optional<TlsCredentials>& credentials) {
+  service_ = std::move(service);
+  if (!hosts_service()) channel_ = MakeServiceChannel(service_.target, credentials, service_.host);
 }
 
 void NodeSession::Begin(Join join, std::chrono::milliseconds timeout) {

@@ -61,6 +61,8 @@ class NodeSession {
   // OpenRendezvous().
   absl::Status OpenService(const Options& options, const Security& security,
                            const std::optional<TlsCredentials>& credentials, RunWatcher* watcher);
+  // The same for a service that is open already.
+  void UseService(RendezvousEndpoint service, const std::optional<TlsCredentials>& credentials);
   const RendezvousEndpoint& service() const { return service_; }
   bool hosts_service() const { return service_.server != nullptr; }
   // Absent: the service is in this process.

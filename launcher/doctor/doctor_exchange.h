@@ -4,21 +4,19 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "launcher/agent/node_session.h"
 #include "launcher/doctor/doctor_rules.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/proxy/store_link.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
@@ -36,7 +34,7 @@ std::string Encode(const NodeFacts& facts);
 std::string Encode(const std::vector<PairFacts>& pairs);
 std::string Encode(const DoctorReport& report);
 
-// Of one of these types. INVALID_ARGUMENT: one sentence.
+// Reads one of these types. INVALID_ARGUMENT: one sentence.
 template <typename Value>
 absl::StatusOr<Value> Parse(const std::string& words);
 
@@ -54,13 +52,13 @@ class DoctorExchange {
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
       const Options& options, const NodeFacts& facts, const NodeId& node_id,
       const OnWaiting& on_waiting, RendezvousEndpoint rendezvous,
-      std::optional<TlsCredentials> credentials);
+      const std::optional<TlsCredentials>& credentials);
 
   // Reports to the service that this node is done, and waits for the other nodes.
   ~DoctorExchange();
 
-  int index() const { return start_.node_rank; }  // among the nodes that joined
-  int count() const { return start_.node_count; }
+  int index() const { return started_->node_rank; }  // among the nodes that joined
+  int count() const { return started_->node_count; }
 
   absl::Status Set(const std::string& key, const std::string& value);
   // Waits until another node has set the key. DEADLINE_EXCEEDED, UNAVAILABLE, and those of Parse().
@@ -75,36 +73,22 @@ class DoctorExchange {
   void Meet(const std::string& name, std::chrono::milliseconds timeout);
 
  private:
-  explicit DoctorExchange(RendezvousEndpoint rendezvous) : rendezvous_(std::move(rendezvous)) {}
-  void Join(const Options& options, const NodeFacts& facts, const NodeId& node_id,
-            std::optional<TlsCredentials> credentials);
+  class StoreCalls;
+
+  DoctorExchange(RendezvousEndpoint rendezvous, const std::optional<TlsCredentials>& credentials);
+  void Join(const Options& options, const NodeFacts& facts, const NodeId& node_id);
   absl::Status AwaitStart(std::chrono::milliseconds timeout, const OnWaiting& on_waiting);
-  void OpenStore(const NodeId& node_id);
-  // Waits for the reply, longer than the operation's own timeout.
-  StoreResult Call(StoreOp op) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Take(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
-  bool TakeRequest(StoreBatch* batch) ABSL_LOCKS_EXCLUDED(mutex_);
-  void TakeReplies(std::vector<StoreReply> replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Handles the session's events until `done`, or until the deadline.
+  void Await(TimePoint deadline, const std::function<bool()>& done);
+  void OnEvent(SessionEvent event);
+  void OnDirective(Directive directive);
+  StoreResult Call(StoreOp op);
 
-  // Constant after Open().
-  RendezvousEndpoint rendezvous_;
-  std::shared_ptr<ServiceChannel> channel_;
-  std::unique_ptr<SessionClient> session_;
-  Start start_;
-  std::shared_ptr<StoreLink> store_;
-
-  // Exchanged with gRPC's threads.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<Start> started_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // the session or its round
-  std::string reason_ ABSL_GUARDED_BY(mutex_);                 // why this node waits
-  // The one operation of the store that is under way.
-  std::uint64_t request_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<StoreOp> request_ ABSL_GUARDED_BY(mutex_);  // until it is sent
-  std::optional<StoreResult> result_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::uint64_t> answered_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Status> store_ended_ ABSL_GUARDED_BY(mutex_);
+  NodeSession session_;
+  std::optional<Start> started_;
+  std::optional<absl::Status> ended_;  // the session or its round
+  std::string reason_;                 // why this node waits
+  std::shared_ptr<StoreCalls> store_;  // once the round has started
 };
 
 }  // namespace ddprun

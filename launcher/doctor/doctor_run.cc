@@ -133,7 +133,7 @@ class Doctor {
     facts_.probe_key = server_->key();
     auto exchange = DoctorExchange::Open(
         options_, facts_, node_id, [this](const std::string& why) { Note(why); },
-        *std::move(rendezvous), *std::move(credentials));
+        *std::move(rendezvous), *credentials);
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
     Send(Joined{});
