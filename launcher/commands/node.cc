@@ -13,7 +13,6 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/dry_run.h"
@@ -44,13 +43,6 @@
 namespace ddprun {
 namespace {
 
-// False if nobody is left to be informed: nothing listens, because the service was inside the agent
-// or ended before it.
-bool CouldNotReport(const absl::Status& status) {
-  if (absl::IsDeadlineExceeded(status)) return true;
-  return absl::IsUnavailable(status) && !absl::StrContains(status.message(), "connection refused");
-}
-
 // Reports that this node's agent was killed, so that the service removes the node at once and not
 // when its lease expires. Called by the warden, which has no gRPC until then, once no worker is
 // left. Takes kLossReportTimeout at most.
@@ -67,7 +59,8 @@ void ReportAgentLoss(const Options& options, const NodeId& node_id,
           absl::StrCat("its agent was ", how, "; check dmesg there for the out-of-memory killer")};
   const absl::Status status =
       ReportLoss(MakeServiceChannel(name, credentials, service->host), report, kLossReportTimeout);
-  if (!CouldNotReport(status)) return;
+  // If nothing listens, the service was inside the agent or ended before it.
+  if (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status)) return;
   const double lease = std::chrono::duration<double>(options.lease).count();
   std::fprintf(stderr,
                "ddprun: the rendezvous service at %s could not be informed: %s; the other "

@@ -45,9 +45,8 @@ grpc::Status Call(const ServiceChannel& channel, const LossReport& report,
     context.set_deadline(std::chrono::system_clock::now() + (deadline - Clock::now()));
     v1::LossAnswer answer;
     const grpc::Status status = stub->ReportLoss(&context, ToProto(report), &answer);
-    const bool cut_off = status.error_code() == grpc::StatusCode::UNAVAILABLE && IsCutOff(status);
     const milliseconds pause = backoff.Next(kReconnectBackoffMax);
-    if (!cut_off || Clock::now() + pause >= deadline) return status;
+    if (CauseOf(status) != ChannelCause::kCutOff || Clock::now() + pause >= deadline) return status;
     std::this_thread::sleep_for(pause);
     grpc::experimental::ChannelResetConnectionBackoff(channel.channel().get());
   }
@@ -113,8 +112,10 @@ absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const Lo
                         milliseconds timeout) {
   const grpc::Status status = Call(*channel, report, Clock::now() + timeout);
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    const std::optional<absl::Status> reason = channel->FinalReason(status);
-    return reason ? *reason : absl::UnavailableError(ReasonInWords(status, channel->target()));
+    if (const std::optional<absl::Status> reason = channel->FinalReason(status)) return *reason;
+    const std::string words = ReasonInWords(status, channel->target());
+    return CauseOf(status) == ChannelCause::kRefused ? absl::NotFoundError(words)
+                                                     : absl::UnavailableError(words);
   }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(

@@ -45,8 +45,9 @@ absl::StatusOr<FaultReport> InjectFault(const std::shared_ptr<ServiceChannel>& c
                                         std::chrono::milliseconds timeout);
 
 // Reports that a node's agent is dead; for the agent's warden. Retries if the connection was cut.
-// UNAVAILABLE: the message has the reason. Other errors than the two above are the service's
-// (proto/ddprun.proto): it was reached, and there was nothing to do.
+// UNAVAILABLE: the message has the reason. NOT_FOUND also: nothing listens, so the service has
+// ended. Other errors than DEADLINE_EXCEEDED are the service's (proto/ddprun.proto): it was
+// reached, and there was nothing to do.
 absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const LossReport& report,
                         std::chrono::milliseconds timeout);
 

@@ -157,9 +157,8 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   void Ended(const grpc::Status& status) {
     const StreamEnd end{.status = ToAbsl(status),
+                        .cause = CauseOf(status),
                         .reason = ReasonInWords(status, channel_->target()),
-                        .was_cut_off = IsCutOff(status),
-                        .is_refused = IsRefused(status),
                         .final_reason = channel_->FinalReason(status)};
     SessionEffects effects;
     {

@@ -133,7 +133,7 @@ bool SessionCore::MayTryAgain(const StreamEnd& end, TimePoint now) {
   if (lease_->durable) return true;
   // If a service without a journal no longer listens, it has ended, and the run with it; unless a
   // forwarder on the way is being restarted.
-  if (!end.is_refused) {
+  if (end.cause != ChannelCause::kRefused) {
     refused_until_.reset();
     return true;
   }
@@ -143,7 +143,7 @@ bool SessionCore::MayTryAgain(const StreamEnd& end, TimePoint now) {
 
 // A service that has answered once is a ddprun that accepts this node's certificate.
 std::string SessionCore::WhyItEnded(const StreamEnd& end) const {
-  if (phase_ != SessionPhase::kConnecting && end.was_cut_off)
+  if (phase_ != SessionPhase::kConnecting && end.cause == ChannelCause::kCutOff)
     return "it was closed without a status, as when the service is killed";
   return end.reason;
 }

@@ -15,15 +15,15 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/values/session_types.h"
+#include "rendezvous/wire/channel_cause.h"
 
 namespace ddprun {
 
 // How a stream ended.
 struct StreamEnd {
   absl::Status status;
-  std::string reason;        // ReasonInWords()
-  bool was_cut_off = false;  // IsCutOff()
-  bool is_refused = false;   // IsRefused()
+  ChannelCause cause = ChannelCause::kOther;
+  std::string reason;  // ReasonInWords()
   // What answers will never accept this node (ServiceChannel::FinalReason()).
   std::optional<absl::Status> final_reason;
 };

@@ -6,12 +6,9 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
@@ -65,35 +62,6 @@ struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive
   grpc::ClientContext context;
   const std::unique_ptr<v1::Rendezvous::Stub> stub;
 };
-
-// What gRPC says before the text of an errno.
-constexpr std::string_view kBeforeErrno = "Failed to connect to remote host: ";
-
-// A Listener's alerts, as OpenSSL names them.
-constexpr absl::string_view kClientExpired = "alert certificate expired";
-constexpr absl::string_view kServiceExpired = "alert certificate unknown";
-
-// The reply of a Listener to a member if one of the two certificates has expired by the other's
-// clock. Empty: it is another one.
-std::string ClockWords(const std::string& text, const std::optional<TlsCredentials>& credentials) {
-  if (!credentials.has_value() || !credentials->derived) return "";
-  const auto differ = [](std::time_t lifetime) {
-    return absl::StrCat(": the clocks of this machine and of that one differ by more than ",
-                        lifetime / (24 * 3600), " days, or ");
-  };
-  constexpr absl::string_view kNext = "; set both clocks, e.g. by NTP, and start ";
-  if (absl::StrContains(text, kClientExpired)) {
-    return absl::StrCat(" finds this program's certificate expired",
-                        differ(credentials->times.end - credentials->times.made),
-                        "this program was started longer ago", kNext, "it again");
-  }
-  if (absl::StrContains(text, kServiceExpired)) {
-    return absl::StrCat(" has a certificate that has expired by this machine's clock",
-                        differ(kNodeCertificateSeconds), "the service was started longer ago",
-                        kNext, "both again");
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -204,114 +172,6 @@ std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target,
   // On a unix socket the kernel identifies the peer.
   if (absl::StartsWith(target, "unix:")) credentials.reset();
   return std::make_shared<ServiceChannel>(target, std::move(credentials), server_name);
-}
-
-bool IsCutOff(const grpc::Status& status) {
-  const std::string text = status.error_message();
-  return absl::StrContains(text, "Socket closed") ||
-         absl::StrContains(text, "Endpoint read failed") ||
-         absl::StrContains(text, "unexpected eof") ||
-         absl::StrContains(text, "SSL_ERROR_SYSCALL") ||
-         absl::StrContains(text, "Connection reset by peer");
-}
-
-bool IsRefused(const grpc::Status& status) {
-  const std::string text = status.error_message();
-  const std::size_t at = text.rfind(kBeforeErrno);
-  return at != std::string::npos && absl::StrContains(text.substr(at), "Connection refused");
-}
-
-std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
-  const std::string text = status.error_message();
-  const std::string host = target.substr(0, target.rfind(':'));
-  if (absl::StrContains(text, "DNS resolution failed") || absl::StrContains(text, "C-ares")) {
-    return absl::StrCat("cannot resolve '", host, "'");
-  }
-  if (const std::size_t at = text.rfind(kBeforeErrno); at != std::string::npos) {
-    return absl::AsciiStrToLower(text.substr(at + kBeforeErrno.size()));
-  }
-  if (absl::StrContains(text, "connect() timed out") || absl::StrContains(text, "FD shutdown") ||
-      absl::StrContains(text, "Timeout occurred")) {
-    return "no answer; the host is down or a firewall drops the packets";
-  }
-  // To gRPC, connecting is a part of these.
-  if (absl::StrContains(text, "Handshake timed out") ||
-      absl::StrContains(text, "andshaker shutdown") ||
-      absl::StrContains(text, "timed out before receiving SETTINGS")) {
-    return "no answer; the host is down, a firewall drops the packets, or what listens there is "
-           "something else";
-  }
-  if (absl::StrContains(text, kClientExpired)) {
-    return "it finds this node's certificate expired, as after a long run or where clocks differ";
-  }
-  if (absl::StrContains(text, "keepalive watchdog timeout")) {
-    return absl::StrCat("no answer for ", kKeepaliveTimeout.count(), " s");
-  }
-  if (IsCutOff(status)) {
-    return "it accepts connections and closes them at once; it is just ending, or does not accept "
-           "this node's certificate, or is no ddprun";
-  }
-  // From TLS: what accepted the connection, a stopped process for instance, sent nothing.
-  if (absl::StrContains(text, "Handshake read failed")) {
-    return "no answer; what listens there hangs or is stopped, or it is something else";
-  }
-  if (absl::StrContains(text, "handshake") || absl::StrContains(text, "SETTINGS")) {
-    return "what answers there is not a ddprun rendezvous service";
-  }
-  constexpr std::string_view kBeforeReason = "last error: ";
-  const std::size_t at = text.rfind(kBeforeReason);
-  return at == std::string::npos ? text : text.substr(at + kBeforeReason.size());
-}
-
-std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,
-                                        const std::optional<TlsCredentials>& credentials) {
-  const std::string text = status.error_message();
-  const std::string service = absl::StrCat("the rendezvous service at ", target);
-  const auto because = [&](absl::string_view words) {
-    return absl::FailedPreconditionError(absl::StrCat(service, words));
-  };
-  // The reply of a Listener to plain text.
-  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && !credentials.has_value()) {
-    return because(
-        " speaks TLS and this node plain text; start this node without --insecure, or that one "
-        "with it");
-  }
-  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return std::nullopt;
-  const auto no_ddprun = [&] {
-    return absl::FailedPreconditionError(
-        absl::StrCat("what answers at ", target,
-                     " is not a ddprun rendezvous service; check the address and the port"));
-  };
-  if (const std::string words = ClockWords(text, credentials); !words.empty()) {
-    return because(words);
-  }
-  if (absl::StrContains(text, "certificate verify failed")) {
-    return because(
-        credentials.has_value() && !credentials->derived
-            ? " has a certificate that no authority in --tls-ca has signed, or that is not valid "
-              "at this machine's time; give the same --tls-ca on all nodes, and check the clock"
-            : " has another token: copy ~/.config/ddprun/token from that host to this one (or set "
-              "DDPRUN_TOKEN on both)");
-  }
-  if (absl::StrContains(text, "is not in peer certificate")) {
-    return because(
-        " has a certificate that is not for that name; give the name that is in it as the "
-        "address, or another certificate there");
-  }
-  // The reply of a plain text Listener to TLS.
-  if (absl::StrContains(text, "alert insufficient security")) {
-    return because(" speaks plain text; start it without --insecure, or this node with it");
-  }
-  if (absl::StrContains(text, "alert protocol version")) {
-    return because(" and this node have no version of TLS in common; install the same ddprun");
-  }
-  const bool cut_off =
-      absl::StrContains(text, "unexpected eof") || absl::StrContains(text, "SSL_ERROR_SYSCALL");
-  if (absl::StrContains(text, "SSL routines") && !cut_off) return no_ddprun();
-  if (absl::StrContains(text, "http1.x server") || absl::StrContains(text, "parsing HTTP/2")) {
-    return no_ddprun();
-  }
-  return std::nullopt;
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {

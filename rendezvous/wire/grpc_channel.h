@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This project's channel and server arguments for gRPC, and its error texts. For this room only.
+// This project's channel and server arguments for gRPC. For this room only.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -11,6 +11,7 @@
 
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/security/credentials.h"
+#include "rendezvous/wire/channel_failure.h"
 #include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {
@@ -37,21 +38,6 @@ std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcc
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            const std::optional<TlsCredentials>& credentials = {},
                                            const std::string& server_name = "");
-
-// "connection refused" from "failed to connect to all addresses; last error: UNKNOWN:
-// ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused".
-std::string ReasonInWords(const grpc::Status& status, const std::string& target);
-
-// Nothing listens at the service's address.
-bool IsRefused(const grpc::Status& status);
-
-// The peer accepted the connection and closed it without a reply, as a service does that is ending.
-bool IsCutOff(const grpc::Status& status);
-
-// A sentence if retrying cannot help until a user changes something: another token, plain text on
-// one side, or a server that is not ddprun.
-std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,
-                                        const std::optional<TlsCredentials>& credentials);
 
 absl::Status ToAbsl(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);

@@ -113,7 +113,7 @@ TEST(LossReportUnreachedTest, SaysWhy) {
   ASSERT_TRUE(port.ok());
   const absl::Status status = ReportLoss(MakeServiceChannel("127.0.0.1:" + std::to_string(*port)),
                                          LossOf("id"), std::chrono::seconds(5));
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "connection refused");
 }
 
@@ -131,7 +131,7 @@ TEST(LossReportUnreachedTest, AServiceThatIsJustEndingHasEnded) {
   });
   const absl::Status status = ReportLoss(MakeServiceChannel(target), LossOf("id"), kEventDeadline);
   ending.join();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "connection refused");
 }
 

@@ -17,8 +17,8 @@ class SessionCoreTest : public testing::Test {
  protected:
   static StreamEnd Unreached(const std::string& reason = "connection refused") {
     return {.status = absl::UnavailableError("gRPC's words"),
-            .reason = reason,
-            .is_refused = reason == "connection refused"};
+            .cause = reason == "connection refused" ? ChannelCause::kRefused : ChannelCause::kOther,
+            .reason = reason};
   }
 
   // The first effect of that kind; null: none.
