@@ -30,7 +30,6 @@ constexpr std::size_t kHeaderBytes = 100;
 // A commit writes whole pages, so they are small; with smaller ones a commit of one record is
 // slower.
 constexpr int kPageBytes = 1024;
-constexpr std::uint64_t kFrameHeaderBytes = 24;  // of each page in the WAL
 // Rows that one transaction deletes, for which commits wait.
 constexpr int kDeletedRecords = 256;
 constexpr auto kNoEnd = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
@@ -147,6 +146,8 @@ absl::Status JournalDatabase::Connect() {
   }
   // Locked by the folder already; SQLite's index of the WAL then needs no shared memory.
   if (absl::Status status = Run("PRAGMA locking_mode = EXCLUSIVE"); !status.ok()) return status;
+  // SQLite's own checkpoints could delay any commit.
+  if (absl::Status status = Run("PRAGMA wal_autocheckpoint = 0"); !status.ok()) return status;
   // The WAL is flushed by Sync() and by checkpoints, not by each commit.
   return Run("PRAGMA synchronous = NORMAL");
 }
@@ -243,24 +244,11 @@ absl::StatusOr<std::unique_ptr<JournalDatabase>> JournalDatabase::Open(
   if (absl::Status status = CheckHeader(path); !status.ok()) return status;
   std::unique_ptr<JournalDatabase> database(new JournalDatabase(path));
   if (absl::Status status = database->Connect(); !status.ok()) return status;
-  // Replaces SQLite's own checkpoints, which could delay any commit.
-  sqlite3_wal_hook(
-      database->connection_,
-      [](void* self, sqlite3*, const char*, int pages) {
-        static_cast<JournalDatabase*>(self)->wal_bytes_ =
-            static_cast<std::uint64_t>(pages) * (kPageBytes + kFrameHeaderBytes);
-        return SQLITE_OK;
-      },
-      database.get());
   if (absl::Status status = database->Replay(synced_record, replay); !status.ok()) return status;
   if (absl::Status status = database->PrepareAll(); !status.ok()) return status;
   const std::string wal = path + "-wal";
   database->wal_ = OwnedFd(open(wal.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat about {};
-  if (!database->wal_.valid() || fstat(database->wal_.get(), &about) != 0) {
-    return JournalError("cannot open the journal's file", wal, errno);
-  }
-  database->wal_bytes_ = static_cast<std::uint64_t>(about.st_size);
+  if (!database->wal_.valid()) return JournalError("cannot open the journal's file", wal, errno);
   return database;
 }
 
@@ -400,10 +388,15 @@ absl::Status JournalDatabase::Checkpoint() {
                                 nullptr) != SQLITE_OK) {
     return Error("cannot write to the journal");
   }
-  wal_bytes_ = 0;
   absl::Status status = MeasureDatabase();
   snapshot_bytes_ = database_bytes_;
   return status;
+}
+
+std::uint64_t JournalDatabase::Bytes() const {
+  struct stat wal {};
+  return database_bytes_ +
+         (fstat(wal_.get(), &wal) == 0 ? static_cast<std::uint64_t>(wal.st_size) : 0);
 }
 
 absl::Status JournalDatabase::Sync() const {

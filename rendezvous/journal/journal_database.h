@@ -67,7 +67,7 @@ class JournalDatabase {
 
   std::uint64_t last_record() const { return last_record_; }
   // That a restart would read: what is live in the database, and the WAL.
-  std::uint64_t bytes() const { return database_bytes_ + wal_bytes_; }
+  std::uint64_t Bytes() const;
   std::uint64_t snapshot_bytes() const { return snapshot_bytes_; }
 
  private:
@@ -113,7 +113,6 @@ class JournalDatabase {
   std::uint64_t next_part_ = 1;     // of the snapshot that is being added
   std::uint64_t adding_from_ = 1;   // its first part
   std::uint64_t database_bytes_ = 0;
-  std::uint64_t wal_bytes_ = 0;
   std::uint64_t snapshot_bytes_ = 0;
 };
 

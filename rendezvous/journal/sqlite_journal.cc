@@ -49,7 +49,7 @@ class SqliteJournal final : public Journal {
         options_(options),
         database_(std::move(database)),
         records_before_(database_->last_record()),
-        bytes_(database_->bytes()),
+        bytes_(database_->Bytes()),
         synced_record_(records_before_),
         snapshot_due_(SnapshotDue()),
         keeper_([this] { Keep(); }) {}
@@ -71,6 +71,7 @@ class SqliteJournal final : public Journal {
   void WriteQueue(Lock& lock);  // by the writer
   // By the writer, without the mutex: `what` of the database.
   absl::Status Use(Lock& lock, const std::function<absl::Status()>& what);
+  absl::Status UseAsWriter(Lock& lock, const std::function<absl::Status()>& what);
 
   // The keeper's thread.
   void Keep();
@@ -204,9 +205,16 @@ void SqliteJournal::EndWriter() {
 absl::Status SqliteJournal::Use(Lock& lock, const std::function<absl::Status()>& what) {
   lock.unlock();
   absl::Status status = what();
-  const std::uint64_t bytes = database_->bytes();
+  const std::uint64_t bytes = database_->Bytes();
   lock.lock();
   bytes_ = bytes;
+  return status;
+}
+
+absl::Status SqliteJournal::UseAsWriter(Lock& lock, const std::function<absl::Status()>& what) {
+  BecomeWriter(lock);
+  absl::Status status = Use(lock, what);
+  EndWriter();
   return status;
 }
 
@@ -285,9 +293,7 @@ void SqliteJournal::TakeSnapshot(Lock& lock) {
   if (status.ok()) {
     // Flushes beforehand what the checkpoint would flush while others wait.
     SyncNow(lock);
-    BecomeWriter(lock);
-    status = Use(lock, [&] { return database_->Checkpoint(); });
-    EndWriter();
+    status = UseAsWriter(lock, [&] { return database_->Checkpoint(); });
   }
   if (status.ok()) ++snapshots_;
   // After a failure the next attempt waits, since it would fail too.
@@ -300,9 +306,7 @@ absl::Status SqliteJournal::AddSnapshot(const Parts& snapshot, Lock& lock) {
   // Left over from a failed snapshot.
   absl::Status status = DeleteOld(lock);
   for (std::size_t i = 0; status.ok() && i < snapshot.parts.size(); ++i) {
-    BecomeWriter(lock);
-    status = Use(lock, [&] { return database_->AddPart(snapshot.parts[i]); });
-    EndWriter();
+    status = UseAsWriter(lock, [&] { return database_->AddPart(snapshot.parts[i]); });
   }
   BecomeWriter(lock);
   // All records that it includes, so that the records after it come next.
@@ -322,12 +326,10 @@ absl::Status SqliteJournal::AddSnapshot(const Parts& snapshot, Lock& lock) {
 absl::Status SqliteJournal::DeleteOld(Lock& lock) {
   absl::StatusOr<bool> more = true;
   while (more.ok() && *more) {
-    BecomeWriter(lock);
-    Use(lock, [&] {
+    UseAsWriter(lock, [&] {
       more = database_->DeleteSomeOld();
       return more.status();
     }).IgnoreError();
-    EndWriter();
   }
   return more.status();
 }
