@@ -173,8 +173,8 @@ void Stepper::operator()(const Refused& refused) {
 void Stepper::operator()(const SessionEnded& ended) {
   switch (s_.phase) {
     case Phase::kWaiting:
-      return StopAndEnd(
-          1, s_.joined ? LostServiceText(ended, config_, false) : UnreachedText(ended, config_));
+      return StopAndEnd(1,
+                        s_.joined ? LostServiceText(ended, config_, false) : UnreachedText(ended));
     case Phase::kRunning:
     case Phase::kExamining:
       return StopAndEnd(1, LostServiceText(ended, config_, false));

@@ -123,7 +123,7 @@ std::string ServiceName(const SupervisorConfig& config);
 std::string InterruptedText(const std::string& host, int signal,
                             const std::vector<RanksInPlace>& places = {});
 std::string LeftText(const Failure& reason, int exit_code);
-std::string UnreachedText(const SessionEnded& ended, const SupervisorConfig& config);
+std::string UnreachedText(const SessionEnded& ended);
 std::string LostServiceText(const SessionEnded& ended, const SupervisorConfig& config,
                             bool workers_succeeded);
 std::string RoundsOverlapText(const Start& start, RoundId current, const SupervisorConfig& config);

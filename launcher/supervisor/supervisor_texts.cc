@@ -33,13 +33,12 @@ std::string LeftText(const Failure& reason, int exit_code) {
                       CollectivesText(reason.places), "  exit code: ", exit_code, "\n");
 }
 
-std::string UnreachedText(const SessionEnded& ended, const SupervisorConfig& config) {
+std::string UnreachedText(const SessionEnded& ended) {
   // The service answered, and waiting longer would not help: the sentence is complete.
   if (absl::IsFailedPrecondition(ended.status))
     return absl::StrCat("ddprun: ", ended.status.message(), "\n");
   return absl::StrCat(
-      "ddprun: ", ServiceName(config), " could not be reached within ",
-      InSeconds(config.join_timeout), ": ", ended.status.message(),
+      "ddprun: ", ended.status.message(),
       "; check that node 0 is started, that its address and port are the same on every node, and "
       "that no firewall is in between (--join-timeout waits longer)\n");
 }

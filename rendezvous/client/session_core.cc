@@ -2,6 +2,7 @@
 #include "rendezvous/client/session_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -186,9 +187,10 @@ SessionEffects SessionCore::GiveUp(int limit) {
 // ---- Sentences
 
 absl::Status SessionCore::NotReached() const {
+  // What is left of --join-timeout, a few milliseconds less, is shown as its user wrote it.
+  const double seconds = std::round(10 * Seconds(connect_timeout_)) / 10;
   return absl::DeadlineExceededError(absl::StrCat(
-      "the rendezvous service at ", target_, " was not reached within ", Seconds(connect_timeout_),
-      " s: ",
+      "the rendezvous service at ", target_, " was not reached within ", seconds, " s: ",
       told_.empty() ? "no answer; the host is down or a firewall drops the packets" : told_));
 }
 
@@ -201,10 +203,10 @@ absl::Status SessionCore::Silent() const {
 }
 
 absl::Status SessionCore::NotBack() const {
-  return absl::UnavailableError(absl::StrCat("the connection to the rendezvous service at ",
-                                             target_, " ended: ", why_broken_,
-                                             "; coming back within ", Seconds(window_),
-                                             " s failed: ", told_.empty() ? "no answer" : told_));
+  return absl::UnavailableError(
+      absl::StrCat("the connection to the rendezvous service at ", target_, " ended: ", why_broken_,
+                   "; coming back within ", Seconds(window_),
+                   " s failed: ", told_.empty() ? "no answer" : told_));
 }
 
 absl::Status SessionCore::EndStatus(const StreamEnd& end, TimePoint now) const {

@@ -121,8 +121,9 @@ TEST_F(TwoNodesTest, AMasterThatIsNotThereYetIsWaitedFor) {
 TEST_F(TwoNodesTest, AMasterThatDoesNotComeIsNamed) {
   auto run = LaunchNode(1, port_, "true", {"--join-timeout", "1"});
   EXPECT_EQ(run->Wait(), 1);
-  EXPECT_THAT(run->err(), HasSubstr("the rendezvous service at 127.0.0.1:" + std::to_string(port_) +
-                                    " could not be reached within 1 s"));
+  EXPECT_THAT(run->err(),
+              HasSubstr("ddprun: the rendezvous service at 127.0.0.1:" + std::to_string(port_) +
+                        " was not reached within 1 s: connection refused; check"));
 }
 
 TEST_F(TwoNodesTest, ANodeThatDoesNotComeIsNamed) {

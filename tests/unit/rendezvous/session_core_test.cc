@@ -71,6 +71,15 @@ TEST_F(SessionCoreTest, ALimitEndsTheAttemptsWithTheLastReason) {
   EXPECT_TRUE(core_.Ended(Unreached(), begin_).empty());
 }
 
+// A part of --join-timeout has passed before the first attempt.
+TEST_F(SessionCoreTest, TheTimeIsShownAsItWasGiven) {
+  SessionCore core("a:29500", ddprun::Join{}, milliseconds(999), begin_);
+  core.Ended(Unreached(), begin_);
+  const SessionEffects effects = core.GiveUp(core.Begin().number);
+  EXPECT_EQ(Tells<SessionEnded>(effects)->status.message(),
+            "the rendezvous service at a:29500 was not reached within 1 s: connection refused");
+}
+
 TEST_F(SessionCoreTest, WhatWillNeverAcceptThisNodeEndsItAtOnce) {
   StreamEnd end = Unreached();
   end.final_reason = absl::FailedPreconditionError("it has another token");
