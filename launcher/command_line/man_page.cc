@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of help_text.h: ddprun(1) in the macros of man(7).
+// Implements the man page of help_text.h: ddprun(1) in the macros of man(7).
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"

@@ -73,7 +73,7 @@ void KeepLeast(std::int64_t& least, std::int64_t number) {
   least = least == kNoNumber ? number : std::min(least, number);
 }
 
-// Of one cgroup on the path to the root.
+// Reads one cgroup on the path to the root.
 void CollectMemoryOf(const std::string& folder, const char* limit_file, const char* used_file,
                      NodeFacts& facts) {
   const std::optional<std::int64_t> limit = NumberIn(folder + limit_file);

@@ -289,7 +289,7 @@ const Collective* HangWatch::WaitOf(const Worker& worker) {
   return worker.seen.has_value() && worker.seen->waits.has_value() ? &*worker.seen->waits : nullptr;
 }
 
-// Of one that reports only where it is among collectives, another place is progress.
+// For a worker that reports only its place among collectives, another place is progress.
 TimePoint HangWatch::ProgressAt(const Worker& worker) {
   if (ReportsProgress(worker) || !worker.seen.has_value()) return worker.progress_at;
   return std::max(worker.progress_at, worker.seen_at);

@@ -49,12 +49,12 @@ class HangWatch {
   // node may wait for them.
   std::vector<RanksInPlace> PlacesBesideOthers(int rank_first) const;
 
-  // Of the workers that have been at one place for kStillTime, with those that have for half of it,
-  // or have ended.
+  // Returns the workers that have been at one place for kStillTime, with those that have for half
+  // of it, or have ended.
   std::vector<RanksInPlace> StillPlaces(int rank_first, TimePoint now) const;
   // When the next one will have been.
   std::optional<TimePoint> NextStill(TimePoint now) const;
-  // Of one worker; empty: it has reported no place.
+  // Returns the place of one worker; empty: it has reported none.
   std::vector<RanksInPlace> PlaceOf(int local_rank, int rank_first) const;
 
   // The last that it has reported is that it waits in a collective.
@@ -65,8 +65,8 @@ class HangWatch {
   // Where such a worker is, by its flight recorder: for the places above, and no sign of progress.
   void SetDumped(int local_rank, CollectivePlace place);
   bool HasDumps() const;
-  // Of workers that do not write and start nothing: the one that the others wait for, by what they
-  // have dumped, or `found`.
+  // If the workers neither write nor start anything, returns the one that the others wait for
+  // according to their flight dumps; else `found`.
   HungWorker Blame(HungWorker found, TimePoint now) const;
 
   // It has made no progress since it was found.

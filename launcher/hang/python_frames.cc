@@ -21,7 +21,7 @@ constexpr std::uint8_t kOwnerInterpreter = 3;
 
 constexpr std::int64_t kCodeUnitBytes = 2;
 
-// Of a _PyStackRef (3.14, Include/internal/pycore_stackref.h) the lowest bits are a tag.
+// The lowest bits of a _PyStackRef (3.14, Include/internal/pycore_stackref.h) are a tag.
 constexpr std::uint64_t kTagBits = 7;
 
 void AppendUtf8(std::uint32_t c, std::string& text) {
@@ -96,7 +96,7 @@ std::uint64_t Reader::GilHolder(std::uint64_t interpreter) const {
   return PointerAt(gil + layout_.gil_holder);
 }
 
-// Of all interpreters. Python's lists begin with the newest.
+// The threads of all interpreters. Python's lists begin with the newest.
 std::vector<Reader::State> Reader::States() const {
   std::vector<State> states;
   std::set<std::uint64_t> seen;
@@ -220,7 +220,7 @@ std::int64_t Reader::LineOf(std::uint64_t frame, std::uint64_t code) const {
   return PythonLineOf(layout_.line_table, table, *first, *instruction).value_or(0);
 }
 
-// Of a compact str (PEP 393), as all names in code are; '' if it cannot be read.
+// Reads a compact str (PEP 393), as all names in code are; '' if it cannot be read.
 std::string Reader::StringAt(std::uint64_t object) const {
   const auto state = object == 0 ? std::nullopt : At<std::uint32_t>(object + layout_.str_state);
   const std::uint64_t length = PointerAt(object + layout_.str_length);

@@ -72,7 +72,7 @@ constexpr Field kFields[] = {
     {&PythonLayout::str_other_data, {72, 72, 72, 56}, {kNo, kNo, kNo}},
 };
 
-// Of _Py_DebugOffsets, in words: what is not a field of PythonLayout.
+// Indices of words in _Py_DebugOffsets that have no field in PythonLayout.
 constexpr int kWordVersion = 1;
 constexpr int kWordFreeThreaded = 2;
 constexpr std::array<int, 3> kWordOwnGil = {15, 16, 16};  // interpreter_state.gil_runtime_state

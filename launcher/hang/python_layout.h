@@ -57,7 +57,7 @@ struct PythonLayout {
 inline constexpr int kPythonMinorMin = 9;
 inline constexpr int kPythonMinorMax = 15;
 
-// Of 3.9 to 3.12, which do not describe themselves; absent for others.
+// The layout of 3.9 to 3.12, which do not describe themselves; absent for others.
 std::optional<PythonLayout> PythonLayoutOf(int minor);
 
 // The start of _PyRuntime that is enough for DescribedPythonLayout().
@@ -66,7 +66,7 @@ inline constexpr std::size_t kPythonDebugOffsetsBytes = 96 * sizeof(std::uint64_
 // Whether the start of _PyRuntime is a _Py_DebugOffsets, and of which 3.minor.
 std::optional<int> DescribedPythonMinor(absl::string_view runtime);
 
-// Of 3.13 to 3.15, as their _Py_DebugOffsets has it; absent for others.
+// The layout of 3.13 to 3.15, from their _Py_DebugOffsets; absent for others.
 std::optional<PythonLayout> DescribedPythonLayout(absl::string_view runtime);
 
 }  // namespace ddprun

@@ -99,7 +99,7 @@ RankTime RankLedger::Take(TimePoint now) {
   return known_ ? total_ : RankTime{};
 }
 
-// Of what has passed since its last report.
+// Classifies the time since the last report of the rank.
 TimeClass RankLedger::ClassOf(const Rank& rank) const {
   switch (rank.state) {
     case State::kStarting:

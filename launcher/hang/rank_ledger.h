@@ -28,7 +28,7 @@ class RankLedger {
   // No worker is left.
   void End(TimePoint now);
 
-  // Of all rounds so far. While workers run, what they have reported, and what has passed since a
+  // The time of all rounds so far. While workers run: what they have reported, and the time since a
   // report that is older than kRankQuietTime. Nothing while no worker has reported anything: what
   // such a program does is not known.
   RankTime Take(TimePoint now);

@@ -25,7 +25,7 @@ inline constexpr char kStacksProcessPrefix[] = "=== process ";
 // By process; a line has no line end.
 using Stacks = std::map<pid_t, std::vector<std::string>>;
 
-// Of what ddprun-stacks has written: names of functions and files are the worker's. Pure.
+// Parses the output of ddprun-stacks; names of functions and files come from the worker. Pure.
 Stacks ParseStacks(const std::string& text);
 
 class StackReader {

@@ -228,7 +228,7 @@ enum class NoticeKind {
 struct RunNotice {
   NoticeKind kind = NoticeKind::kNodeJoined;
   RoundId round = kNoRound;
-  // Of notes about a node.
+  // Set in notes about a node.
   NodeId node_id;
   std::string host;
   std::optional<int> node_rank;
@@ -236,7 +236,7 @@ struct RunNotice {
   std::optional<Failure> why;
   std::string words;
   int exit_code = 0;  // kRunFinished
-  // Of the round: kRoundStarted and kRunFinished.
+  // The round that has started or finished: kRoundStarted and kRunFinished.
   int node_count = 0;
   int world_size = 0;
   int restart_count = 0;
@@ -249,7 +249,7 @@ RunState MakeRun(std::string run_id, bool durable = false);
 // Events of links without a member (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
 
-// Of all ranks in all rounds so far, as far as nodes have reported it.
+// The time of all ranks in all rounds so far, as far as nodes have reported it.
 RankTime TimeOf(const RunState& state);
 
 // Where the round's ranks are that have not moved for long. Empty: none of them waits for others.

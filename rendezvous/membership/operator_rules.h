@@ -60,7 +60,7 @@ absl::StatusOr<FaultTarget> PlanFault(const RunState& state, const FaultRequest&
 
 // Why a round ends, or a node leaves.
 Failure StopFailure(const std::string& by, bool now);
-// Of one that is drained.
+// The cause for a node that is drained.
 Failure DrainFailure(const Member& member);
 
 }  // namespace ddprun

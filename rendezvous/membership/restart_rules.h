@@ -10,7 +10,7 @@
 
 namespace ddprun {
 
-// Of a broken run. Absent: another round follows once all workers are stopped. Otherwise the
+// For a broken run. Absent: another round follows once all workers are stopped. Otherwise the
 // reason; empty where the cause and the number of restarts explain it.
 std::optional<std::string> WhyNoNextRound(const RunState& state);
 

@@ -54,8 +54,8 @@ class RunRegistry {
   // A node's agent is dead. NOT_FOUND: there is no such run, or no such node in it.
   absl::Status Lost(const LossReport& report, TimePoint now);
 
-  // Of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at most. NOT_FOUND:
-  // there is no such run.
+  // Returns the status of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at
+  // most. NOT_FOUND: there is no such run.
   absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
 
   // An operator's request; an empty `run_id` means the only run. Returns what happens now, as a

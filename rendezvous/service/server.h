@@ -58,7 +58,7 @@ class RendezvousServer {
   // Ends all streams and stops.
   virtual ~RendezvousServer() = default;
 
-  // Of a local one: 0, and an empty target.
+  // A local server has port 0 and an empty target.
   virtual int port() const = 0;
   // For a client on this host: "ADDRESS:PORT" or "unix:/PATH".
   virtual std::string target() const = 0;
@@ -74,7 +74,7 @@ class RendezvousServer {
   // Messages about the store that a node has sent in the run's round.
   virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;
 
-  // Of all runs, as GetStatus answers.
+  // Returns the status of all runs, as GetStatus does.
   virtual std::vector<RunStatus> Status() = 0;
 
   // Waits until every node that was sent a verdict has ended its stream, or the timeout.
