@@ -63,7 +63,7 @@ void CollectInterfaces(NodeFacts& facts) {
   }
 }
 
-std::vector<absl::string_view> Words(absl::string_view line) {
+std::vector<absl::string_view> Fields(absl::string_view line) {
   return absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
 }
 
@@ -93,7 +93,7 @@ int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route) {
   std::map<long long, int> ipv4;
   std::map<long long, int> ipv6;
   for (const absl::string_view line : absl::StrSplit(route, '\n')) {
-    const std::vector<absl::string_view> fields = Words(line);
+    const std::vector<absl::string_view> fields = Fields(line);
     long long metric = 0;
     if (fields.size() < 8 || fields[1] != "00000000" || fields[7] != "00000000" ||
         !absl::SimpleAtoi(fields[6], &metric))
@@ -101,7 +101,7 @@ int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route) {
     ++ipv4[metric];
   }
   for (const absl::string_view line : absl::StrSplit(ipv6_route, '\n')) {
-    const std::vector<absl::string_view> fields = Words(line);
+    const std::vector<absl::string_view> fields = Fields(line);
     unsigned long long metric = 0;
     // The kernel's own unreachable route is on lo.
     if (fields.size() < 10 || fields[0].find_first_not_of('0') != absl::string_view::npos ||
@@ -114,7 +114,7 @@ int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route) {
 
 std::optional<std::string> ListeningInode(absl::string_view table, int port) {
   for (const absl::string_view line : absl::StrSplit(table, '\n')) {
-    const std::vector<absl::string_view> fields = Words(line);
+    const std::vector<absl::string_view> fields = Fields(line);
     if (fields.size() < 10 || fields[3] != kListens) continue;
     unsigned long long number = 0;
     const std::size_t colon = fields[1].rfind(':');
@@ -162,7 +162,7 @@ void CollectNetworkFacts(const Options& options, NodeFacts& facts) {
       ReadVariable("NCCL_SOCKET_IFNAME")
           .value_or(NcclConfNamesInterfaces(ReadVariable) ? "nccl.conf" : "");
   const std::string text = ReadSmallFile("/proc/sys/net/ipv4/ip_local_port_range");
-  const std::vector<absl::string_view> ports = Words(absl::StripAsciiWhitespace(text));
+  const std::vector<absl::string_view> ports = Fields(absl::StripAsciiWhitespace(text));
   if (ports.size() == 2) facts.ephemeral_ports = absl::StrCat(ports[0], "-", ports[1]);
 }
 

@@ -24,7 +24,7 @@ constexpr std::size_t kRangesShown = 30;
 // In the list above the table; the others are counted.
 constexpr std::size_t kNodesListed = 16;
 
-const char* Word(Health health) {
+const char* HealthName(Health health) {
   switch (health) {
     case Health::kOk:
       return "ok";
@@ -36,7 +36,9 @@ const char* Word(Health health) {
   return "";
 }
 
-const char* JsonWord(Health health) { return health == Health::kFail ? "fail" : Word(health); }
+const char* JsonHealthName(Health health) {
+  return health == Health::kFail ? "fail" : HealthName(health);
+}
 
 // A word that is longer than a line is not broken, so that a path can be copied.
 std::vector<std::string> Wrap(absl::string_view text, std::size_t columns) {
@@ -111,7 +113,7 @@ std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findi
     const std::vector<std::string> lines = Wrap(TextOf(checkup, finding), kColumns - indent);
     absl::StrAppend(&text,
                     row(finding.check == before ? "" : finding.check, Nodes(checkup, finding),
-                        Word(finding.health)),
+                        HealthName(finding.health)),
                     lines.front(), "\n");
     for (std::size_t i = 1; i < lines.size(); ++i)
       absl::StrAppend(&text, std::string(indent, ' '), lines[i], "\n");
@@ -159,7 +161,7 @@ std::string DoctorJson(const Checkup& checkup, const std::vector<Finding>& findi
   Json list = Json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"check", finding.check},
-                    {"verdict", JsonWord(finding.health)},
+                    {"verdict", JsonHealthName(finding.health)},
                     {"nodes", finding.nodes},
                     {"text", finding.text}});
   }

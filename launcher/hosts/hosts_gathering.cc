@@ -185,7 +185,7 @@ void HeadStepper::ShowAwaited() {
                                               " to answer (--join-timeout says how long)")});
 }
 
-void HeadStepper::GiveAwaitedUp() {
+void HeadStepper::GiveUpAwaited() {
   if (s_.phase == HeadPhase::kMeeting) {
     const int exit_code = 1;
     return GiveUp(EndHead{

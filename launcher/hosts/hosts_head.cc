@@ -109,7 +109,7 @@ void HeadStepper::operator()(const HeadDeadlinePassed&) {
   }
   if (IsOver(s_.gather_deadline)) {
     s_.gather_deadline.reset();
-    GiveAwaitedUp();
+    GiveUpAwaited();
   }
   if (IsOver(s_.stop_deadline)) StopHarder();
 }

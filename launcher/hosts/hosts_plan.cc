@@ -51,23 +51,24 @@ std::vector<std::string> SshOptions() {
           "-o", "ControlPath=none"};
 }
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 // A user's command as the beginning of an argv: a shell parses it.
-Words ThroughShell(const std::string& command) {
+Arguments ThroughShell(const std::string& command) {
   return {"/bin/sh", "-c", absl::StrCat("exec ", command, " \"$@\""), "ddprun"};
 }
 
-void Append(Words& words, const Words& more) {
+void Append(Arguments& words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
 // The commands that may start ddprun on a host, the likeliest first. It matters only for a path
 // with blanks and the like whether the transport passes them to a shell, as ssh does, or executes
 // them.
-std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts, bool by_shell) {
+std::vector<Arguments> AgentCommands(const Options& options, const HostsFacts& facts,
+                                     bool by_shell) {
   if (!options.hosts.launch_agent.empty()) {
-    Words words = absl::StrSplit(options.hosts.launch_agent, ' ', absl::SkipEmpty());
+    Arguments words = absl::StrSplit(options.hosts.launch_agent, ' ', absl::SkipEmpty());
     words.push_back(kControlPipeFlag);
     return {std::move(words)};
   }
@@ -82,13 +83,13 @@ Transport TransportTo(int node, const std::string& name, const Options& options,
                       .commands = {},
                       .launch_agent = options.hosts.launch_agent,
                       .setup = {}};
-  Words before;
+  Arguments before;
   if (facts.is_this_machine(name)) {
     transport.kind = TransportKind::kDirect;
     if (options.hosts.launch_agent.empty()) {
       transport.commands = {{facts.own_path, kControlPipeFlag}};
     } else {
-      Words words = ThroughShell(options.hosts.launch_agent);
+      Arguments words = ThroughShell(options.hosts.launch_agent);
       words.push_back(kControlPipeFlag);
       transport.commands = {std::move(words)};
     }
@@ -105,7 +106,7 @@ Transport TransportTo(int node, const std::string& name, const Options& options,
     if (transport.kind == TransportKind::kSsh) Append(before, SshOptions());
   }
   before.push_back(name);
-  for (const Words& agent : AgentCommands(options, facts, true)) {
+  for (const Arguments& agent : AgentCommands(options, facts, true)) {
     transport.commands.push_back(before);
     Append(transport.commands.back(), agent);
   }
@@ -119,12 +120,12 @@ Transport TransportOfSrun(std::size_t count, const Options& options, const Hosts
                       .launch_agent = options.hosts.launch_agent,
                       .setup = {}};
   for (std::size_t i = 0; i < count; ++i) transport.nodes.push_back(static_cast<int>(i));
-  const Words before = {"srun", absl::StrCat("--nodes=", count), absl::StrCat("--ntasks=", count),
-                        "--ntasks-per-node=1",
-                        // Each ddprun has all that the job has on its node, and shares it out.
-                        "--cpu-bind=none", "--kill-on-bad-exit=0", "--input=all", "--label",
-                        "--quiet"};
-  for (const Words& agent : AgentCommands(options, facts, false)) {
+  const Arguments before = {"srun", absl::StrCat("--nodes=", count),
+                            absl::StrCat("--ntasks=", count), "--ntasks-per-node=1",
+                            // Each ddprun has all that the job has on its node, and shares it out.
+                            "--cpu-bind=none", "--kill-on-bad-exit=0", "--input=all", "--label",
+                            "--quiet"};
+  for (const Arguments& agent : AgentCommands(options, facts, false)) {
     transport.commands.push_back(before);
     Append(transport.commands.back(), agent);
   }
@@ -175,8 +176,9 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
 }
 
 // The arguments of ddprun on a node, except those that are known last and sent with Go.
-Words NodeArguments(const Options& options, const std::string& run_id, const std::string& nproc) {
-  Words arguments = options.hosts.forwarded;
+Arguments NodeArguments(const Options& options, const std::string& run_id,
+                        const std::string& nproc) {
+  Arguments arguments = options.hosts.forwarded;
   arguments.push_back("--nproc-per-node"_flag.With(nproc));
   arguments.push_back("--rdzv-id"_flag.With(run_id));
   arguments.push_back("--");
@@ -204,7 +206,7 @@ Setup MakeSetup(const Transport& transport, const Options& options, const HostsP
   return setup;
 }
 
-Words Quoted(Words words) {
+Arguments Quoted(Arguments words) {
   for (std::string& word : words) word = ShellQuote(word);
   return words;
 }

@@ -55,7 +55,7 @@ class HeadStepper {
   static std::string EndpointFlag(const std::string& host, int port);
   std::string Awaited() const;
   void ShowAwaited();
-  void GiveAwaitedUp();
+  void GiveUpAwaited();
 
   // ---- Running
 

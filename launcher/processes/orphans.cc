@@ -102,10 +102,11 @@ LeftoverStages::Stage LeftoverStages::At(TimePoint now) const {
 
 LeftoverStages::Action LeftoverStages::OnLook(const std::vector<pid_t>& left, TimePoint now) {
   Action action{.stage = At(now)};
-  const bool changed = told_.has_value() ? action.stage > *told_ : action.stage == Stage::kTerm;
-  if (!told_.has_value()) told_ = action.stage;
+  const bool changed =
+      reported_.has_value() ? action.stage > *reported_ : action.stage == Stage::kTerm;
+  if (!reported_.has_value()) reported_ = action.stage;
   action.is_news = changed && !left.empty() && action.stage != Stage::kGivenUp;
-  if (action.is_news) told_ = action.stage;
+  if (action.is_news) reported_ = action.stage;
   action.signal = action.stage >= Stage::kKill   ? SIGKILL
                   : action.stage == Stage::kTerm ? SIGTERM
                                                  : 0;

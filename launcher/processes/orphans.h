@@ -71,7 +71,7 @@ class LeftoverStages {
   void EndBy(Stage stage, TimePoint time);
 
   std::array<TimePoint, 4> ends_;
-  std::optional<Stage> told_;  // of the last news, or of the first look
+  std::optional<Stage> reported_;  // of the last news, or of the first look
   std::set<pid_t> terminated_;
 };
 

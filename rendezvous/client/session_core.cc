@@ -85,7 +85,7 @@ SessionEffects SessionCore::Received(Directive directive) {
     lease_ = *accepted;
     backoff_.Reset();
     refused_until_.reset();
-    told_.clear();
+    reported_.clear();
   } else if (const auto* start = std::get_if<Start>(&directive);
              start != nullptr && start->round != round_) {
     round_ = start->round;
@@ -124,7 +124,7 @@ void SessionCore::BeginReconnecting(const StreamEnd& end, TimePoint now, Session
   join_.resume = true;
   window_ = lease_->durable ? milliseconds(kReconnectTimeout) : lease_->lease;
   deadline_ = now + window_;
-  told_.clear();
+  reported_.clear();
   effects.emplace_back(SetLimit{++limit_, window_});
 }
 
@@ -152,9 +152,9 @@ std::string SessionCore::WhyItEnded(const StreamEnd& end) const {
 // The event for another attempt, if its reason is new.
 std::optional<SessionEvent> SessionCore::WhyAgain(const StreamEnd& end, milliseconds remaining) {
   std::string why = end.status.ok() ? why_broken_ : WhyItEnded(end);
-  if (why == told_) return std::nullopt;
-  const bool is_first = told_.empty();
-  told_ = why;
+  if (why == reported_) return std::nullopt;
+  const bool is_first = reported_.empty();
+  reported_ = why;
   if (phase_ == SessionPhase::kConnecting) return Connecting{std::move(why), remaining};
   if (!is_first) return std::nullopt;
   return Reconnecting{std::move(why), remaining};
@@ -191,7 +191,8 @@ absl::Status SessionCore::NotReached() const {
   const double seconds = std::round(10 * Seconds(connect_timeout_)) / 10;
   return absl::DeadlineExceededError(absl::StrCat(
       "the rendezvous service at ", target_, " was not reached within ", seconds, " s: ",
-      told_.empty() ? "no answer; the host is down or a firewall drops the packets" : told_));
+      reported_.empty() ? "no answer; the host is down or a firewall drops the packets"
+                        : reported_));
 }
 
 // The service accepted the stream, and sent no directive, which it does at once.
@@ -206,7 +207,7 @@ absl::Status SessionCore::NotBack() const {
   return absl::UnavailableError(
       absl::StrCat("the connection to the rendezvous service at ", target_, " ended: ", why_broken_,
                    "; coming back within ", Seconds(window_),
-                   " s failed: ", told_.empty() ? "no answer" : told_));
+                   " s failed: ", reported_.empty() ? "no answer" : reported_));
 }
 
 absl::Status SessionCore::EndStatus(const StreamEnd& end, TimePoint now) const {

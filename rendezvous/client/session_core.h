@@ -110,7 +110,7 @@ class SessionCore {
   std::vector<Report> unacked_;    // since round_ began; a handful
   RoundId round_ = kNoRound;
   std::string why_broken_;
-  std::string told_;  // why it tries again
+  std::string reported_;  // why it tries again
   Backoff backoff_;
   TimePoint not_before_{};
   std::optional<TimePoint> refused_until_;  // while nothing listens

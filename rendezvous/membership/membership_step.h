@@ -117,10 +117,10 @@ std::vector<Member*> ChooseForRound(RunState& state);
 // Assigns node ranks to `chosen` and sorts it by them. In a full round members that asked for a
 // rank get it, and members that had one keep it; the others take the free ranks, lowest first, in
 // the order of joining. A smaller round has only the ranks below its size: members above it move.
-void GiveRanks(RunState& state, std::vector<Member*>& chosen);
+void AssignRanks(RunState& state, std::vector<Member*>& chosen);
 
 // Counts the workers of `chosen`, sorted by rank, among those of their roles: first those of the
 // first node that has a role.
-void GiveRoleRanks(const std::vector<Member*>& chosen);
+void AssignRoleRanks(const std::vector<Member*>& chosen);
 
 }  // namespace ddprun

@@ -20,7 +20,7 @@ std::vector<Member*> ChooseForRound(RunState& state) {
   return members;
 }
 
-void GiveRanks(RunState& state, std::vector<Member*>& chosen) {
+void AssignRanks(RunState& state, std::vector<Member*>& chosen) {
   const auto size = static_cast<int>(chosen.size());
   std::vector<Member*> by_rank(chosen.size(), nullptr);
   const auto take = [&](Member* member, std::optional<int> rank) {
@@ -67,7 +67,7 @@ std::vector<RoleWorkers> RolesOf(const Join& join) {
 
 }  // namespace
 
-void GiveRoleRanks(const std::vector<Member*>& chosen) {
+void AssignRoleRanks(const std::vector<Member*>& chosen) {
   // As the next node that has the role finds it: rank_first is the number of ranks so far.
   std::map<std::string, RoleRanks> roles;
   for (Member* member : chosen) {

@@ -71,7 +71,7 @@ void Rounds::SealIfReady() {
 }
 
 void Rounds::Seal(std::vector<Member*> chosen) {
-  GiveRanks(state_, chosen);
+  AssignRanks(state_, chosen);
   Start start;
   start.round = state_.round;
   start.run_id = state_.run_id;
@@ -87,7 +87,7 @@ void Rounds::Seal(std::vector<Member*> chosen) {
     member->rank_first = start.world_size;
     start.world_size += member->join.local_world_size;
   }
-  GiveRoleRanks(chosen);
+  AssignRoleRanks(chosen);
   state_.phase = RunPhase::kSealed;
   state_.sealed = now_;
   state_.stalled_in.reset();

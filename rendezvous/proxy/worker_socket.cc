@@ -272,7 +272,7 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
       stream.room_since = Now();
     }
     stream.greeted |= received.greeted;
-    if (received.room == 0) GiveRoom(stream);
+    if (received.room == 0) ReleaseRoom(stream);
     if (stream.room > 0) return true;
     int available = 0;
     const bool complete = received.missing >= kTurnBytes && received.missing <= bytes.size() &&
@@ -300,7 +300,7 @@ void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream, std::size_t byte
   WatchLocked(worker, stream);
 }
 
-void WorkerSocket::GiveRoom(Stream& stream) {
+void WorkerSocket::ReleaseRoom(Stream& stream) {
   if (stream.room == 0) return;
   room_ -= std::exchange(stream.room, 0);
   // The newest first, since stalled ones are the oldest.
@@ -382,7 +382,7 @@ void WorkerSocket::Close(StoreWorker worker) {
     close(std::exchange(stream->fd, -1));
     stream->out.Clear();
   }
-  GiveRoom(*stream);
+  ReleaseRoom(*stream);
   handlers_.on_gone(worker);
 }
 

@@ -110,7 +110,7 @@ class WorkerSocket {
   bool Read(StoreWorker worker, Stream& stream);
   // Requests that are not small.
   void TakeRoom(StoreWorker worker, Stream& stream, std::size_t bytes);
-  void GiveRoom(Stream& stream);
+  void ReleaseRoom(Stream& stream);
   void CloseStalled();
   void CloseUnread();
   void CloseSilent();

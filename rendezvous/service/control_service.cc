@@ -27,7 +27,7 @@ namespace {
 std::string Name(const std::string& text) { return Printable(text.substr(0, kNameBytesMax)); }
 
 // The host that the caller claims, and the address that it really has.
-std::string Asker(const std::string& by, const grpc::CallbackServerContext& context) {
+std::string RequesterName(const std::string& by, const grpc::CallbackServerContext& context) {
   const std::string name = by.empty() ? "somewhere" : Name(by);
   const std::string address = AddressOfPeer(context.peer());
   return address.empty() ? name : absl::StrCat(name, " (", address, ")");
@@ -49,7 +49,7 @@ grpc::ServerUnaryReactor* ControlService::StopRun(grpc::CallbackServerContext* c
                                                   v1::StopRunAnswer* answer) {
   const auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
   if (!run_id.ok()) return Answer(*context, run_id, *answer);
-  const StopRequest stop = {.by = Asker(request->by(), *context), .now = request->now()};
+  const StopRequest stop = {.by = RequesterName(request->by(), *context), .now = request->now()};
   return Answer(*context, registry_.Stop(*run_id, stop, std::chrono::steady_clock::now()), *answer);
 }
 
@@ -58,7 +58,7 @@ grpc::ServerUnaryReactor* ControlService::DrainNode(grpc::CallbackServerContext*
                                                     v1::DrainNodeAnswer* answer) {
   const auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
   if (!run_id.ok()) return Answer(*context, run_id, *answer);
-  const DrainRequest drain = {.by = Asker(request->by(), *context),
+  const DrainRequest drain = {.by = RequesterName(request->by(), *context),
                               .node = Name(request->node()),
                               .force = request->force(),
                               .at_next_round = request->at_next_round(),
@@ -131,7 +131,7 @@ grpc::ServerUnaryReactor* ControlService::InjectFault(grpc::CallbackServerContex
     call->Answer(run.status());
     return call.get();
   }
-  fault.by = absl::StrCat("ddpctl from ", Asker(request->by(), *context));
+  fault.by = absl::StrCat("ddpctl from ", RequesterName(request->by(), *context));
   fault.node = Name(request->node());
   if (fault.kind != FaultKind::kService) {
     (*run)->Inject(fault,

@@ -25,7 +25,7 @@ bool ReplyRoom::FitsLocked(std::size_t bytes) const {
   return holders_.empty() || bytes_ + bytes <= kReplyRoomBytes;
 }
 
-void ReplyRoom::Give(Writer* writer) {
+void ReplyRoom::Release(Writer* writer) {
   {
     absl::MutexLock lock(&mutex_);
     const auto it = holders_.find(writer);

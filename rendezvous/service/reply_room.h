@@ -31,11 +31,11 @@ class ReplyRoom : public std::enable_shared_from_this<ReplyRoom> {
   };
 
   // Whether `writer`, which has none, gets room for a message of this size now. If not, and if it
-  // waits, it is told when to try again. Threadsafe, as is Give().
+  // waits, it is told when to try again. Threadsafe, as is Release().
   bool Take(const std::shared_ptr<Writer>& writer, std::size_t bytes, bool waits);
   // Its message was written, or cannot be. Does nothing if it has no room. Calls TryAgain() of
   // those that it makes room for.
-  void Give(Writer* writer);
+  void Release(Writer* writer);
 
  private:
   struct Holder {

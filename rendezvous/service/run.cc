@@ -298,13 +298,13 @@ void Run::QueueLocked(StoreEffects effects, Afterwards& afterwards) {
     const auto it =
         store_streams_.find(say != nullptr ? say->peer : std::get<StoreEnd>(effect).peer);
     if (it == store_streams_.end()) continue;
-    ToStore word{it->second, {}};
+    ToStore message{it->second, {}};
     if (say != nullptr) {
-      word.words = std::move(say->reply);
+      message.reply = std::move(say->reply);
     } else {
-      word.words = std::move(std::get<StoreEnd>(effect).status);
+      message.reply = std::move(std::get<StoreEnd>(effect).status);
     }
-    SayLocked(std::move(word), afterwards);
+    SendOrHoldLocked(std::move(message), afterwards);
   }
   afterwards.record = last_record_;
   const auto due = store_.NextDeadline();
@@ -345,7 +345,8 @@ Run::Ending Run::ending() {
 
 void Run::SendLocked(LinkId link, std::optional<Directive> directive, Afterwards& afterwards) {
   const auto it = sessions_.find(link);
-  if (it != sessions_.end()) SayLocked(ToSession{it->second, std::move(directive)}, afterwards);
+  if (it != sessions_.end())
+    SendOrHoldLocked(ToSession{it->second, std::move(directive)}, afterwards);
 }
 
 void Run::SendAtOnceLocked(SendDirective send, Afterwards& afterwards) {
@@ -373,16 +374,16 @@ void Run::SendLocked(ConnectionOwners::Directives directives, Afterwards& afterw
   if (!owners_.empty()) afterwards.deadline = NextDeadlineLocked();
 }
 
-void Run::SayLocked(Word word, Afterwards& afterwards) {
+void Run::SendOrHoldLocked(Message message, Afterwards& afterwards) {
   afterwards.says = true;
   if (journal_ != nullptr) {
-    held_.push_back({last_record_, std::move(word)});
+    held_.push_back({last_record_, std::move(message)});
     return;
   }
-  afterwards.Push(std::move(word));
+  afterwards.Push(std::move(message));
 }
 
-void Run::Afterwards::Push(Word word) {
+void Run::Afterwards::Push(Message message) {
   std::visit(Overloaded{[&](ToSession& to) {
                           if (to.directive) {
                             to.sink->Push(*std::move(to.directive));
@@ -392,15 +393,15 @@ void Run::Afterwards::Push(Word word) {
                           flushes.push_back(std::move(to.sink));
                         },
                         [&](ToStore& to) {
-                          if (auto* reply = std::get_if<StoreReply>(&to.words)) {
+                          if (auto* reply = std::get_if<StoreReply>(&to.reply)) {
                             to.sink->Push(std::move(*reply));
                           } else {
-                            to.sink->End(std::move(std::get<absl::Status>(to.words)));
+                            to.sink->End(std::move(std::get<absl::Status>(to.reply)));
                           }
                           if (flushes.empty() || flushes.back() != to.sink)
                             flushes.push_back(std::move(to.sink));
                         }},
-             word);
+             message);
 }
 
 // A message may show the effect of another thread's step, so it waits for that thread's record too.
@@ -436,7 +437,7 @@ void Run::Release(std::optional<std::uint64_t> record, Afterwards& afterwards) {
       held_.pop_front();
     }
   }
-  for (Held& one : released) afterwards.Push(std::move(one.word));
+  for (Held& one : released) afterwards.Push(std::move(one.message));
 }
 
 void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {

@@ -86,7 +86,7 @@ class Run {
   // Messages that the node's streams of the store have sent in this round.
   std::uint64_t store_messages(const NodeId& node_id);
 
-  // Of at most `nodes_max` of its nodes.
+  // Lists at most `nodes_max` of its nodes.
   RunStatus Status(TimePoint now, std::size_t nodes_max);
 
   // Time. Returns the next deadline.
@@ -117,13 +117,13 @@ class Run {
   };
   struct ToStore {
     std::shared_ptr<ReplySink> sink;
-    std::variant<StoreReply, absl::Status> words;
+    std::variant<StoreReply, absl::Status> reply;
   };
-  using Word = std::variant<ToSession, ToStore>;
+  using Message = std::variant<ToSession, ToStore>;
   // A message that may not be sent before `record` is in the journal.
   struct Held {
     std::uint64_t record = 0;
-    Word word;
+    Message message;
   };
   // What to do once the lock is released.
   struct Afterwards {
@@ -134,7 +134,7 @@ class Run {
     bool says = false;
     std::uint64_t record = 0;  // the last one when the lock was released
 
-    void Push(Word word);
+    void Push(Message message);
   };
 
   // The cores' time: the journal's, where there is one.
@@ -185,7 +185,8 @@ class Run {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void QueueLocked(StoreEffects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SayLocked(Word word, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendOrHoldLocked(Message message, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Only with a journal.
   void AppendLocked(ServiceJournal::What what, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellJournalOfMutations();

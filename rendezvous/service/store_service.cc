@@ -89,7 +89,7 @@ class ServiceStoreStream final : public Stream,
   }
 
   void OnWriteDone(bool ok) override {
-    room_->Give(this);
+    room_->Release(this);
     out_.OnWriteDone(ok);
     {
       absl::MutexLock lock(&mutex_);

@@ -325,12 +325,13 @@ StoreResult KvStore::Push(const std::string& key, StoreValue value) {
   if (waiters == by_key_.end()) return {};
   const absl::btree_set<WaiterId> pop = waiters->second.pop;
   const absl::btree_set<WaiterId> alone = waiters->second.wait_alone;
-  if (is_new && !values_.contains(key)) CameToBe(absl::btree_set<WaiterId>(waiters->second.wait));
+  if (is_new && !values_.contains(key))
+    CountPresent(absl::btree_set<WaiterId>(waiters->second.wait));
   if (!pop.empty()) {
     Waiter first = Take(*pop.begin());
     AnswerTo(first.ticket, std::move(first.op), Pop(key));
   } else if (!alone.empty()) {
-    CameToBe({*alone.begin()});
+    CountPresent({*alone.begin()});
   }
   return {};
 }
@@ -345,7 +346,7 @@ StoreResult KvStore::Pop(const std::string& key) {
     bytes_ -= key.size();
     queues_.erase(it);
     const auto waiters = by_key_.find(key);
-    if (waiters != by_key_.end() && !values_.contains(key)) CeasedToBe(waiters->second.wait);
+    if (waiters != by_key_.end() && !values_.contains(key)) CountAbsent(waiters->second.wait);
   }
   return result;
 }

@@ -125,8 +125,8 @@ class KvStore {
   absl::btree_set<WaiterId>& WaitersOf(KeyWaiters& of, const StoreOp& op) const;
   void Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoint now);
   Waiter Take(WaiterId id);  // removes it
-  void CameToBe(const absl::btree_set<WaiterId>& ids);
-  void CeasedToBe(const absl::btree_set<WaiterId>& ids);
+  void CountPresent(const absl::btree_set<WaiterId>& ids);
+  void CountAbsent(const absl::btree_set<WaiterId>& ids);
   void KeyAppeared(const std::string& key);
   void KeyVanished(const std::string& key);
   void ValueChanged(const std::string& key);

@@ -56,7 +56,7 @@ KvStore::Waiter KvStore::Take(WaiterId id) {
 }
 
 // `ids` must not be one of by_key_'s own sets: completed waiters are removed from those.
-void KvStore::CameToBe(const absl::btree_set<WaiterId>& ids) {
+void KvStore::CountPresent(const absl::btree_set<WaiterId>& ids) {
   for (const WaiterId id : ids) {
     if (--waiters_.at(id).missing > 0) continue;
     Waiter waiter = Take(id);
@@ -65,7 +65,7 @@ void KvStore::CameToBe(const absl::btree_set<WaiterId>& ids) {
   }
 }
 
-void KvStore::CeasedToBe(const absl::btree_set<WaiterId>& ids) {
+void KvStore::CountAbsent(const absl::btree_set<WaiterId>& ids) {
   for (const WaiterId id : ids) ++waiters_.at(id).missing;
 }
 
@@ -75,7 +75,7 @@ void KvStore::KeyAppeared(const std::string& key) {
   absl::btree_set<WaiterId> ids = it->second.get;
   ids.insert(it->second.wait_alone.begin(), it->second.wait_alone.end());
   if (!HasQueue(key)) ids.insert(it->second.wait.begin(), it->second.wait.end());
-  CameToBe(ids);
+  CountPresent(ids);
 }
 
 void KvStore::ValueChanged(const std::string& key) {
@@ -83,14 +83,14 @@ void KvStore::ValueChanged(const std::string& key) {
   if (it == by_key_.end()) return;
   absl::btree_set<WaiterId> reached = it->second.count;
   absl::erase_if(reached, [&](WaiterId id) { return !IsPresent(waiters_.at(id).op, key); });
-  CameToBe(reached);
+  CountPresent(reached);
 }
 
 void KvStore::KeyVanished(const std::string& key) {
   const auto it = by_key_.find(key);
   if (it == by_key_.end()) return;
-  CeasedToBe(it->second.get);
-  if (!HasQueue(key)) CeasedToBe(it->second.wait);
+  CountAbsent(it->second.get);
+  if (!HasQueue(key)) CountAbsent(it->second.wait);
 }
 
 }  // namespace ddprun

@@ -60,11 +60,11 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
         asks_.size(), "; the limit is ", kStreamOpsMax)));
   }
   op.timeout = CutTimeout(op.timeout);
-  const Asker asker{worker, id, op.number, op.timeout, now + op.timeout, false};
+  const Caller caller{worker, id, op.number, op.timeout, now + op.timeout, false};
   if (op.verb == StoreVerb::kAdd && op.keys.size() == 1 && !alone) {
-    if (FoldAdd(asker, op)) return answers;
+    if (FoldAdd(caller, op)) return answers;
     const std::string key = op.keys[0];
-    const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
+    const AskId ask = NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/false);
     Adds& adds = adds_[key];
     if (adds.gathering != 0) {  // of the other sign, or too large a sum
       asks_.at(ask).alone = true;
@@ -76,46 +76,46 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
     return answers;
   }
   if (alone || !IsFoldedRead(op.verb)) {
-    Queue(NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/true));
+    Queue(NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/true));
     return answers;
   }
   std::string question = QuestionOf(op);
-  if (Join(asker, question)) return answers;
-  const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
+  if (Join(caller, question)) return answers;
+  const AskId ask = NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/false);
   questions_[std::move(question)] = ask;
   Queue(ask);
   return answers;
 }
 
-bool StoreCoalescer::Join(const Asker& asker, const std::string& question) {
+bool StoreCoalescer::Join(const Caller& caller, const std::string& question) {
   const auto it = questions_.find(question);
   if (it == questions_.end()) return false;
   Ask& ask = asks_.at(it->second);
-  if (ask.deadline > asker.deadline) return false;
-  ask.askers.push_back(asker);
-  ask.askers.back().late = ask.ever_sent;
-  by_worker_[asker.worker].emplace(asker.id, it->second);
+  if (ask.deadline > caller.deadline) return false;
+  ask.callers.push_back(caller);
+  ask.callers.back().late = ask.ever_sent;
+  by_worker_[caller.worker].emplace(caller.id, it->second);
   return true;
 }
 
-bool StoreCoalescer::FoldAdd(const Asker& asker, const StoreOp& op) {
+bool StoreCoalescer::FoldAdd(const Caller& caller, const StoreOp& op) {
   const auto it = adds_.find(op.keys[0]);
   if (it == adds_.end() || it->second.gathering == 0) return false;
   Ask& ask = asks_.at(it->second.gathering);
   if (!Fits(ask.op.number, op.number)) return false;
   ask.op.number += op.number;
-  ask.askers.push_back(asker);
-  by_worker_[asker.worker].emplace(asker.id, it->second.gathering);
+  ask.callers.push_back(caller);
+  by_worker_[caller.worker].emplace(caller.id, it->second.gathering);
   return true;
 }
 
-StoreCoalescer::AskId StoreCoalescer::NewAsk(StoreOp op, std::vector<Asker> askers,
+StoreCoalescer::AskId StoreCoalescer::NewAsk(StoreOp op, std::vector<Caller> callers,
                                              TimePoint deadline, bool alone) {
   const AskId id = ++last_id_;
-  for (const Asker& asker : askers) by_worker_[asker.worker][asker.id] = id;
+  for (const Caller& caller : callers) by_worker_[caller.worker][caller.id] = id;
   Ask& ask = asks_[id];
   ask.op = std::move(op);
-  ask.askers = std::move(askers);
+  ask.callers = std::move(callers);
   ask.deadline = deadline;
   ask.alone = alone;
   return id;
@@ -141,24 +141,24 @@ void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id
   const auto it = asks_.find(id);
   if (it == asks_.end()) return;
   Ask& ask = it->second;
-  const auto asker = std::find_if(ask.askers.begin(), ask.askers.end(), [&](const Asker& one) {
+  const auto caller = std::find_if(ask.callers.begin(), ask.callers.end(), [&](const Caller& one) {
     return one.worker == worker && one.id == worker_id;
   });
-  if (asker == ask.askers.end()) return;
+  if (caller == ask.callers.end()) return;
   if (ask.op.verb == StoreVerb::kAdd) {
     // An addend of a sum that was sent stays in it: the others' counts depend on it.
     if (ask.ever_sent) {
-      if (ask.askers.size() > 1) {
-        asker->worker = StoreWorker{};
-        asker->id = 0;
+      if (ask.callers.size() > 1) {
+        caller->worker = StoreWorker{};
+        caller->id = 0;
         return;
       }
     } else {
-      ask.op.number -= asker->number;
+      ask.op.number -= caller->number;
     }
   }
-  ask.askers.erase(asker);
-  if (!ask.askers.empty()) return;
+  ask.callers.erase(caller);
+  if (!ask.callers.empty()) return;
   if (ask.sent) cancelled_.push_back(id);
   Finish(id);
 }
@@ -181,7 +181,7 @@ void StoreCoalescer::Answered(AskId id, StoreResult result, Answers& answers) {
   } else if (!Changes(ask.op.verb)) {
     AnswerRead(std::move(ask), std::move(result), answers);
   } else {
-    for (const Asker& asker : ask.askers) Give(asker, std::move(result), answers);
+    for (const Caller& caller : ask.callers) AddAnswer(caller, std::move(result), answers);
   }
 }
 
@@ -190,9 +190,9 @@ StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   const auto it = asks_.find(id);
   Ask ask = std::move(it->second);
   asks_.erase(it);
-  for (const Asker& asker : ask.askers) {
-    const auto of_worker = by_worker_.find(asker.worker);
-    if (of_worker != by_worker_.end()) of_worker->second.erase(asker.id);
+  for (const Caller& caller : ask.callers) {
+    const auto of_worker = by_worker_.find(caller.worker);
+    if (of_worker != by_worker_.end()) of_worker->second.erase(caller.id);
   }
   const StoreOp& op = ask.op;
   if (op.verb == StoreVerb::kAdd && !ask.alone) {
@@ -211,40 +211,40 @@ StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   return ask;
 }
 
-// Each asker gets the count after its own addend.
+// Each caller gets the count after its own addend.
 void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
-  if (!result.status.ok() && ask.askers.size() > 1 && !absl::IsAborted(result.status)) {
+  if (!result.status.ok() && ask.callers.size() > 1 && !absl::IsAborted(result.status)) {
     // The rejected sum has changed nothing; each addend is tried by itself.
-    for (Asker& asker : ask.askers) {
-      if (asker.id == 0) continue;
+    for (Caller& caller : ask.callers) {
+      if (caller.id == 0) continue;
       StoreOp op = ask.op;
-      op.number = asker.number;
-      Queue(NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/true));
+      op.number = caller.number;
+      Queue(NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/true));
     }
     return;
   }
   std::int64_t count = result.number - ask.op.number;
-  for (const Asker& asker : ask.askers) {
+  for (const Caller& caller : ask.callers) {
     StoreResult one;
     one.status = result.status;
-    count += asker.number;
+    count += caller.number;
     if (one.status.ok()) one.number = count;
-    Give(asker, std::move(one), answers);
+    AddAnswer(caller, std::move(one), answers);
   }
 }
 
 void StoreCoalescer::AnswerRead(Ask ask, StoreResult result, Answers& answers) {
   const absl::Status& status = result.status;
   const bool time_over = absl::IsDeadlineExceeded(status);
-  std::vector<Asker> again;
+  std::vector<Caller> again;
   Answer same;
-  for (Asker& asker : ask.askers) {
-    if (time_over && asker.deadline <= ask.deadline) {
-      Give(asker, TimeOver(ask.op.verb, asker.timeout, result.keys, result.number), answers);
-    } else if (time_over || (status.ok() && asker.late)) {
-      again.push_back(asker);
+  for (Caller& caller : ask.callers) {
+    if (time_over && caller.deadline <= ask.deadline) {
+      AddAnswer(caller, TimeOver(ask.op.verb, caller.timeout, result.keys, result.number), answers);
+    } else if (time_over || (status.ok() && caller.late)) {
+      again.push_back(caller);
     } else {
-      same.to.emplace_back(asker.worker, asker.id);
+      same.to.emplace_back(caller.worker, caller.id);
     }
   }
   if (!same.to.empty()) {
@@ -253,17 +253,17 @@ void StoreCoalescer::AnswerRead(Ask ask, StoreResult result, Answers& answers) {
   }
   if (again.empty()) return;
   TimePoint deadline = again.front().deadline;
-  for (Asker& asker : again) {
-    asker.late = false;
-    deadline = std::min(deadline, asker.deadline);
+  for (Caller& caller : again) {
+    caller.late = false;
+    deadline = std::min(deadline, caller.deadline);
   }
   const AskId id = NewAsk(ask.op, std::move(again), deadline, /*alone=*/false);
   questions_[QuestionOf(ask.op)] = id;
   Queue(id);
 }
 
-void StoreCoalescer::Give(const Asker& asker, StoreResult result, Answers& answers) {
-  if (asker.id != 0) answers.push_back({std::move(result), {{asker.worker, asker.id}}});
+void StoreCoalescer::AddAnswer(const Caller& caller, StoreResult result, Answers& answers) {
+  if (caller.id != 0) answers.push_back({std::move(result), {{caller.worker, caller.id}}});
 }
 
 // ---- To the service
@@ -341,8 +341,8 @@ StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
   for (const AskId id : over) {
     const Ask ask = Finish(id);
     if (ask.sent) cancelled_.push_back(id);
-    for (const Asker& asker : ask.askers) {
-      Give(asker, ErrorResult(RoundOver(ask.op.round, round)), answers);
+    for (const Caller& caller : ask.callers) {
+      AddAnswer(caller, ErrorResult(RoundOver(ask.op.round, round)), answers);
     }
   }
   return answers;
@@ -352,7 +352,7 @@ StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
   Lost();
   Answers answers;
   for (const auto& [id, ask] : asks_) {
-    for (const Asker& asker : ask.askers) Give(asker, ErrorResult(status), answers);
+    for (const Caller& caller : ask.callers) AddAnswer(caller, ErrorResult(status), answers);
   }
   asks_.clear();
   unsent_.clear();
@@ -378,13 +378,13 @@ StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
   for (const AskId id : over) {
     const Ask ask = Finish(id);
     const StoreOp& op = ask.op;
-    for (const Asker& asker : ask.askers) {
-      Give(asker,
-           ErrorResult(absl::DeadlineExceededError(
-               absl::StrCat("waited ", asker.timeout.count(), " ms for ", op.keys.size(),
-                            op.keys.size() == 1 ? " key" : " keys",
-                            " of the store while the rendezvous service could not be reached"))),
-           answers);
+    for (const Caller& caller : ask.callers) {
+      AddAnswer(caller,
+                ErrorResult(absl::DeadlineExceededError(absl::StrCat(
+                    "waited ", caller.timeout.count(), " ms for ", op.keys.size(),
+                    op.keys.size() == 1 ? " key" : " keys",
+                    " of the store while the rendezvous service could not be reached"))),
+                answers);
     }
   }
   return answers;

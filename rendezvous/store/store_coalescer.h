@@ -73,7 +73,7 @@ class StoreCoalescer {
 
  private:
   using AskId = std::uint64_t;
-  struct Asker {
+  struct Caller {
     StoreWorker worker{};
     std::uint64_t id = 0;
     std::int64_t number = 0;  // of an ADD
@@ -84,7 +84,7 @@ class StoreCoalescer {
   // A request to the service.
   struct Ask {
     StoreOp op;
-    std::vector<Asker> askers;
+    std::vector<Caller> callers;
     TimePoint deadline;  // of a wait
     bool sent = false;   // on this stream
     bool ever_sent = false;
@@ -95,16 +95,16 @@ class StoreCoalescer {
     AskId gathering = 0;
   };
 
-  bool Join(const Asker& asker, const std::string& question);
-  bool FoldAdd(const Asker& asker, const StoreOp& op);
-  AskId NewAsk(StoreOp op, std::vector<Asker> askers, TimePoint deadline, bool alone);
+  bool Join(const Caller& caller, const std::string& question);
+  bool FoldAdd(const Caller& caller, const StoreOp& op);
+  AskId NewAsk(StoreOp op, std::vector<Caller> callers, TimePoint deadline, bool alone);
   void Queue(AskId id) { unsent_.push_back(id); }
   void Leave(StoreWorker worker, AskId id, std::uint64_t worker_id);
   Ask Finish(AskId id);
   void Answered(AskId id, StoreResult result, Answers& answers);
   void AnswerAdd(Ask ask, StoreResult result, Answers& answers);
   void AnswerRead(Ask ask, StoreResult result, Answers& answers);
-  void Give(const Asker& asker, StoreResult result, Answers& answers);
+  void AddAnswer(const Caller& caller, StoreResult result, Answers& answers);
   static bool ExpiresHere(const Ask& ask);
 
   RoundId round_ = kNoRound;
