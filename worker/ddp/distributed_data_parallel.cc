@@ -2,6 +2,7 @@
 #include "ddprun/distributed_data_parallel.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -102,6 +103,10 @@ std::int64_t SmallestSharedBucket(const std::vector<at::Tensor>& parameters) {
   return static_cast<std::int64_t>(bytes / (ShmGroup::kOpsMax / 2));
 }
 
+// Buckets made in its scope have gradients that share their memory, but are no views for autograd:
+// Optimizer::zero_grad() detaches in place, which LibTorch refuses for a view.
+using PlainViews = at::AutoDispatchBelowADInplaceOrView;
+
 class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<ShmAllreduce>> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -185,6 +190,7 @@ void DistributedDataParallel::EndBackward() {
 // Once, and not before the first backward.
 void DistributedDataParallel::RebuildBuckets() {
   if (buckets_rebuilt_) return;
+  const PlainViews plain;
   buckets_rebuilt_ = reducer_->rebuild_buckets();
   if (buckets_rebuilt_ && shm_allreduce_) shm_allreduce_->Adopt(*reducer_);
 }
@@ -229,6 +235,7 @@ void DistributedDataParallel::MakeReducer() {
   std::reverse(buckets.begin(), buckets.end());
   if (!layout_.empty()) buckets = layout_;
   const std::vector<std::size_t> rebuilt = BucketLimits();
+  const PlainViews plain;
   reducer_ = std::make_unique<c10d::Reducer>(
       parameters_, std::move(buckets), GroupForReducer(world_), sparse,
       static_cast<std::int64_t>(rebuilt[1]), options_.find_unused_parameters,
@@ -249,9 +256,8 @@ void DistributedDataParallel::MakeReducer() {
 }
 
 void DistributedDataParallel::ZeroGrad() {
-  // Optimizer::zero_grad() would detach the gradients in place, which views forbid. Without a
-  // gradient, backward puts the new one into the bucket and scales it in one pass, instead of
-  // clearing the bucket and adding to it.
+  // Without a gradient, backward puts the new one into the bucket and scales it in one pass,
+  // instead of clearing the bucket and adding to it.
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
 }
 

@@ -29,11 +29,6 @@ constexpr Translation kTranslations[] = {
      "a parameter got a gradient after it was counted as done in this step: it is used outside of "
      "Forward(), or in a second backward; "
      "compute all that the loss needs within one Forward() for each backward"},
-    {"Can't detach views in-place",
-     "gradients are views into the buckets of DistributedDataParallel, which "
-     "Optimizer::zero_grad() "
-     "cannot detach; call DistributedDataParallel::ZeroGrad() in its place, or set gradient_views "
-     "in its Options to false"},
 };
 
 std::string InOurWords(const std::string& sentence) {

@@ -60,8 +60,11 @@ void InWorld(int size, const std::function<void(World&)>& body,
 }
 
 // Three steps from the same parameters; several buckets in the last two.
-Net Trained(World& world, DistributedDataParallel::Options options, bool* shared = nullptr,
-            GradientTraffic* traffic = nullptr) {
+using Clear = std::function<void(DistributedDataParallel&, torch::optim::Optimizer&)>;
+Net Trained(
+    World& world, DistributedDataParallel::Options options, bool* shared = nullptr,
+    GradientTraffic* traffic = nullptr,
+    const Clear& clear = [](auto& ddp, auto&) { ddp.ZeroGrad(); }) {
   Net net;
   Fill(*net, 0);
   options.bucket_bytes = 2048;
@@ -70,7 +73,7 @@ Net Trained(World& world, DistributedDataParallel::Options options, bool* shared
   if (shared != nullptr) *shared = ddp.uses_shared_memory();
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   for (int step = 0; step < 3; ++step) {
-    ddp.ZeroGrad();
+    clear(ddp, optimizer);
     ddp.Forward([&] { return LossOf(net, world.rank(), step); }).backward();
     optimizer.step();
   }
@@ -218,6 +221,24 @@ TEST(SharedGradients, AreSummedOverBatchesWithoutSynchronisation) {
       for (int batch = 0; batch < 2; ++batch) (LossOf(alone, rank, batch) / 2).backward();
     }
     EXPECT_TRUE(at::allclose(net->hidden->weight.grad(), alone->hidden->weight.grad(), 1e-5, 1e-7));
+    world.Shutdown();
+  });
+}
+
+// LibTorch detaches gradients in place there, and puts zeros into them or drops them.
+TEST(Gradients, MayBeClearedByTheOptimizer) {
+  InWorld(2, [](World& world) {
+    using Options = DistributedDataParallel::Options;
+    for (const Options& options :
+         {Options{}, Options{.shared_memory = false}, Options{.format = GradientFormat::kBFloat16},
+          Options{.find_unused_parameters = true}}) {
+      Net expected = Trained(world, options);
+      for (const bool to_none : {true, false}) {
+        const auto clear = [to_none](auto&, auto& optimizer) { optimizer.zero_grad(to_none); };
+        Net net = Trained(world, options, nullptr, nullptr, clear);
+        ExpectEqual(net, expected);
+      }
+    }
     world.Shutdown();
   });
 }

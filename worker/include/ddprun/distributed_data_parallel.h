@@ -74,9 +74,7 @@ class DistributedDataParallel {
     // Some parameters have no part in some losses, on one rank or on all (Python's option of that
     // name). Each forward searches the graph of its outputs then.
     bool find_unused_parameters = false;
-    // Gradients are views into the buckets: nothing is copied, and ZeroGrad() must take the place
-    // of Optimizer::zero_grad(), which LibTorch refuses for views. False: a copy for each, and
-    // either.
+    // Gradients share the buckets' memory: nothing is copied. False: a copy for each.
     bool gradient_views = true;
     // All ranks' modules have the same shapes, and get the same values otherwise.
     bool alike = false;
@@ -117,7 +115,8 @@ class DistributedDataParallel {
   // not have (of other parameters or limits) changes nothing. All ranks must give the same.
   void UseLayout(const BucketLayout& layout);
 
-  // Sets gradients to zero, in place of Optimizer::zero_grad() (see Options::gradient_views).
+  // Drops the gradients of all of the module's parameters, as Optimizer::zero_grad() does of its
+  // own.
   void ZeroGrad();
 
   // Since the beginning. Nothing in a world of one, nor with NCCL's own all-reduce: there a trace
