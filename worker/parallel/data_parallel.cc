@@ -3,6 +3,8 @@
 
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <optional>
+
 #include "worker/base/unique_tensors.h"
 #include "worker/parallel/precision.h"
 
@@ -45,8 +47,9 @@ at::Tensor DataParallel::ForwardBackward(const Batch& batch, bool first, bool la
   at::Tensor loss;
   {
     const Autocast autocast(world_.device(), options_.autocast);
-    const at::Tensor scores =
-        ddp_.Forward([&] { return model_.forward(batch.images); }, /*synchronize=*/last);
+    std::optional<DistributedDataParallel::NoSyncScope> no_sync;
+    if (!last) no_sync.emplace(ddp_);
+    const at::Tensor scores = ddp_.Forward([&] { return model_.forward(batch.images); });
     loss = options_.loss(scores, batch.labels);
     if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
   }

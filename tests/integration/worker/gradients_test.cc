@@ -210,7 +210,10 @@ TEST(SharedGradients, AreSummedOverBatchesWithoutSynchronisation) {
     DistributedDataParallel ddp(world, *net, {});
     for (int step = 0; step < 2; ++step) {
       ddp.ZeroGrad();
-      ddp.Forward([&] { return LossOf(net, world.rank(), 0); }, /*synchronize=*/false).backward();
+      {
+        const auto no_sync = ddp.NoSync();
+        ddp.Forward([&] { return LossOf(net, world.rank(), 0); }).backward();
+      }
       const std::int64_t before = ddp.traffic().bytes;
       ddp.Forward([&] { return LossOf(net, world.rank(), 1); }).backward();
       EXPECT_GT(ddp.traffic().bytes, before);

@@ -85,14 +85,17 @@ int main(int argc, char** argv) {
         judge_rates.step();
         ddp_judge.ZeroGrad();
         Fail(way, world, at.step + 1);
-        for (const bool last : {false, true}) {
-          const at::Tensor again = ddp_maker.Forward(
-              [&] {
-                return maker->forward(torch::randn({real.size(0), 4}));
-              },
-              last);
+        const auto fool = [&] {
+          const at::Tensor again = ddp_maker.Forward([&] {
+            return maker->forward(torch::randn({real.size(0), 4}));
+          });
           torch::softplus(-judge->forward(again)).mean().backward();
+        };
+        {
+          const auto no_sync = ddp_maker.NoSync();
+          fool();
         }
+        fool();
         maker_steps.step();
         ddp_maker.ZeroGrad();
         ddp_judge.ZeroGrad();

@@ -16,6 +16,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -94,15 +95,40 @@ class DistributedDataParallel {
 
   // Runs `forward` (which gives the outputs that the loss depends on: a tensor, or a vector, pair
   // or tuple of tensors) as DDP must: buffers synchronised before, reducer told of the outputs
-  // after. In eval mode, or with gradients off, it just runs it. Without `synchronize` (Python's
-  // no_sync()) backward only adds to this rank's gradients, and the next one with it averages the
-  // sums. Throws what `forward` throws, PeerError and RoundOver.
+  // after. In eval mode, or with gradients off, it just runs it. Throws what `forward` throws,
+  // PeerError and RoundOver.
   template <typename Function>
-  auto Forward(Function&& forward, bool synchronize = true) {
-    const bool reduces = synchronize && BeginForward();
+  auto Forward(Function&& forward) {
+    const bool reduces = no_sync_ == 0 && BeginForward();
     auto outputs = std::forward<Function>(forward)();
     if (reduces) EndForward(TensorsOf(outputs));
     return outputs;
+  }
+
+  // Python's no_sync(): while the scope lives, forward and backward passes only add to this rank's
+  // gradients; the next backward after it averages the sums.
+  //
+  //   {
+  //     const auto no_sync = ddp.NoSync();
+  //     ... forward and backward of all batches of the step but the last
+  //   }
+  class [[nodiscard]] NoSyncScope {
+   public:
+    explicit NoSyncScope(DistributedDataParallel& ddp) : ddp_(ddp) { ++ddp_.no_sync_; }
+    ~NoSyncScope() { --ddp_.no_sync_; }
+    NoSyncScope(const NoSyncScope&) = delete;
+    NoSyncScope& operator=(const NoSyncScope&) = delete;
+
+   private:
+    DistributedDataParallel& ddp_;
+  };
+  NoSyncScope NoSync() { return NoSyncScope(*this); }
+
+  template <typename Function>
+  [[deprecated("use NoSync()")]] auto Forward(Function&& forward, bool synchronize) {
+    std::optional<NoSyncScope> no_sync;
+    if (!synchronize) no_sync.emplace(*this);
+    return Forward(std::forward<Function>(forward));
   }
 
   // After a backward that synchronized. The first one has shown the order in which gradients come:
@@ -167,6 +193,7 @@ class DistributedDataParallel {
   BucketLayout layout_;                     // to begin with
   std::unique_ptr<c10d::Reducer> reducer_;  // null in a world of one
   bool buckets_rebuilt_ = false;
+  int no_sync_ = 0;  // scopes
 };
 
 }  // namespace ddprun
