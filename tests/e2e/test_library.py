@@ -115,7 +115,7 @@ def test_nothing_but_ddprun_is_shown():
 
 
 def test_headers_include_nothing_of_the_insides(installed):
-    headers = sorted((installed / "include/ddprun").iterdir())
+    headers = sorted((installed / "include/ddprun").rglob("*.h"))
     assert len(headers) > 8
     for header in headers:
         included = re.findall(r'^#include [<"]([^>"]+)[>"]', header.read_text(), re.MULTILINE)

@@ -17,6 +17,9 @@ SENTENCES = {
     "unused": DIFFER.format(1),
     "unused-unchecked": "a parameter got no gradient in the backward before this forward, .*; set find_unused_parameters in ",
     "outside": "a parameter got a gradient after it was counted as done in this step: it is used outside of Forward(), or .*; compute ",
+    "no-advance": "Checkpoints::EndStep() got step 0 after step 0; call EpochSampler::Advance() before it, or go through Checkpoints::Epochs(), ",
+    "early-end": "Checkpoints::EndStep() came after a backward whose gradients no optimizer has applied; call it once for each step of ",
+    "no-finish-of-parts": "step 3 is not saved: the training has ended without Checkpoints::Finish(), which collects the parts of ",
     "second-checkpoints": "this process has a Checkpoints already, and can have one at a time; let that one track all, or ",
     "nccl-on-cpu": "the backend nccl reduces on GPUs, but the device is cpu; choose the backend gloo, or the device cuda",
 }
@@ -30,6 +33,11 @@ def mistaken(what, folder):
 def test_without_a_mistake_it_ends_well(what, tmp_path):
     done = mistaken(what, tmp_path / "run")
     assert done.returncode == 0, done
+
+
+def test_what_is_not_finished_is_saved_all_the_same(tmp_path):
+    done = mistaken("no-finish", tmp_path / "run")
+    assert done.returncode == 0 and [path.name for path in (tmp_path / "run").glob("step-*")] == ["step-000000003.safetensors"], done
 
 
 @pytest.mark.parametrize("what", SENTENCES)

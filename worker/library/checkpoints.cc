@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,19 +18,18 @@
 #include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
 #include "worker/base/first_line.h"
-#include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/checkpoint/checkpoint_writer.h"
 #include "worker/checkpoint/folder_lock.h"
 #include "worker/checkpoint/header_fields.h"
 #include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
+#include "worker/ddp/gradient_weight.h"
 #include "worker/files/atomic_file.h"
-#include "worker/files/state_dict.h"
 #include "worker/files/tensor_list.h"
 #include "worker/library/kept_state.h"
-#include "worker/library/optimizer_state.h"
 #include "worker/library/parameter_check.h"
+#include "worker/library/step_order.h"
 #include "worker/library/step_seeds.h"
 #include "worker/library/tracked.h"
 #include "worker/rounds/process_state.h"
@@ -40,18 +40,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
+// As `train --resume` has them, by ResumeFrom.
+constexpr const char* kResumeTexts[] = {"auto", "restart", "never"};
+
 // How long a training waits for a checkpoint to be written.
 constexpr std::chrono::seconds kSaveLimit{600};
 
 Json ToJson(const TrainingPosition& position) {
   return {{"step", position.step}, {"epoch", position.epoch}, {"consumed", position.consumed}};
-}
-
-// Reads what a rank of this program has sent.
-TrainingPosition FromJson(const Json& json) {
-  return {.step = json.at("step").get<std::int64_t>(),
-          .epoch = json.at("epoch").get<std::int64_t>(),
-          .consumed = json.at("consumed").get<std::int64_t>()};
 }
 
 std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& world,
@@ -68,15 +64,17 @@ std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& w
   }
 }
 
-// The place is a protected member, and has no other way out.
-struct SchedulePlace : torch::optim::LRScheduler {
-  static unsigned& Of(torch::optim::LRScheduler& schedule) {
-    return schedule.*&SchedulePlace::step_count_;
-  }
-};
-
 // Signals, the folder's lock and what is kept in memory are the process's.
-std::atomic<bool> has_checkpoints{false};
+struct OnlyOne {
+  OnlyOne() {
+    if (exists.exchange(true))
+      throw std::invalid_argument(
+          "this process has a Checkpoints already, and can have one at a time; let that one track "
+          "all, or destroy it first");
+  }
+  ~OnlyOne() { exists = false; }
+  static inline std::atomic<bool> exists = false;
+};
 
 }  // namespace
 
@@ -88,20 +86,26 @@ class Checkpoints::State {
   State& operator=(const State&) = delete;
 
   void Add(TrackedThing thing) { tracked_.Add(std::move(thing)); }
+  World& world() { return world_; }
   TrainingPosition Resume();
-  bool EndStep(const TrainingPosition& position);
+  // Unless that was called.
+  TrainingPosition ResumeOnce() { return order_.resumed() ? order_.position() : Resume(); }
+  void BeginStep(const TrainingPosition& after, double weight);
+  // The signal that has ended the training; 0: none has.
+  int EndStep(const TrainingPosition& position);
   void Finish(const TrainingPosition& position);
 
  private:
   bool saving() const { return !options_.folder.empty(); }
+  bool IsDue(const TrainingPosition& position) const {
+    return options_.every_steps > 0 && position.step % options_.every_steps == 0;
+  }
   // Whether a rank of this world may go on in another one.
   bool is_kept() const {
     return world_.process() != nullptr && world_.interrupt() != nullptr && !tracked_.divided();
   }
   // Throws what the ranks do not have alike.
   void CheckAlike();
-  // Throws std::logic_error before Resume().
-  void CheckResumed(const char* method) const;
   // The rank whose memory all go on from; none: none has any.
   std::optional<int> FindSource();
   TrainingPosition GoOn(int source);
@@ -118,11 +122,14 @@ class Checkpoints::State {
   // Saves `position` and waits until it is saved. Of rank 0: why it is not on the disk; empty: it
   // is, or nothing is saved.
   std::string SaveLast(const TrainingPosition& position);
+  // What a program that leaves without Finish() would lose.
+  void SaveUnfinished();
   void TellReports();
   // Errors of the saves that have ended since the last call.
   std::vector<std::string> TakeErrors();
   void Stop(const TrainingPosition& position, int signal);
 
+  const OnlyOne only_one_;
   World& world_;
   Options options_;
   Tracked tracked_;
@@ -133,10 +140,13 @@ class Checkpoints::State {
   StepPatience patience_;
   Clock::time_point step_time_{};
   std::string training_;
-  bool resumed_ = false;
-  bool compared_ = false;  // the ranks' parameters, since Resume()
+  StepOrder order_;
+  std::optional<GradientWeight> weight_;            // of the step under way
+  bool checked_ = false;                            // the first step since Resume()
+  std::optional<std::int64_t> optimizer_versions_;  // at Resume()
   std::int64_t saved_step_ = -1;
   std::optional<TrainingPosition> marked_;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 Checkpoints::State::State(World& world, Options options)
@@ -154,6 +164,7 @@ Checkpoints::State::State(World& world, Options options)
 
 Checkpoints::State::~State() {
   Keep();
+  if (std::uncaught_exceptions() == exceptions_) SaveUnfinished();
   // A disk that hangs has it for good: whoever waits for the thread would hang, too.
   if (writer_ && !writer_->WaitUntilSaved(save_limit())) writer_.release();
 }
@@ -172,12 +183,6 @@ void Checkpoints::State::CheckAlike() {
       "; make the same on all ranks");
 }
 
-void Checkpoints::State::CheckResumed(const char* method) const {
-  if (!resumed_)
-    throw std::logic_error(std::string("Checkpoints::") + method +
-                           "() comes after Resume(), which is missing");
-}
-
 std::chrono::milliseconds Checkpoints::State::save_limit() const {
   return std::min<std::chrono::milliseconds>(kSaveLimit, world_.timeout() * 3 / 4);
 }
@@ -193,11 +198,13 @@ std::optional<int> Checkpoints::State::FindSource() {
 
 TrainingPosition Checkpoints::State::Resume() {
   CheckAlike();
-  resumed_ = true;
   const std::optional<int> source = FindSource();
   const TrainingPosition position = source ? GoOn(*source) : FromDisk();
   if (world_.process() != nullptr) world_.process()->kept.reset();
   Mark(position);
+  order_.Resume(position);
+  checked_ = false;
+  optimizer_versions_ = tracked_.OptimizerVersions();
   StepSeeds::OfProcess().Begin();
   SeedNextStep(position);
   step_time_ = Clock::now();
@@ -210,7 +217,7 @@ TrainingPosition Checkpoints::State::GoOn(int source) {
   Json words;
   if (kept != nullptr) words = {{"position", ToJson(kept->position)}, {"training", kept->training}};
   words = Json::parse(world_.BroadcastText(JsonText(words), source));
-  const TrainingPosition position = FromJson(words.at("position"));
+  const TrainingPosition position = PositionIn(HeaderFields(words.at("position")));
   training_ = words.at("training").get<std::string>();
   Send(kept == nullptr ? nullptr : &kept->tensors, source,
        "the state of rank " + std::to_string(source));
@@ -228,13 +235,15 @@ TrainingPosition Checkpoints::State::FromDisk() {
   if (world_.rank() == 0 && saving()) {
     const WorkerEnv& env = world_.env();
     try {
-      point = DecideResume({.resume = options_.resume,
-                            .restarted = Restarted(env),
-                            .run = env.run_id,
-                            .settings = Json::object(),
-                            .folder = options_.folder,
-                            .saving = true},
-                           options_.notify);
+      point = DecideResume(
+          {.resume = options_.resume_path.empty() ? kResumeTexts[static_cast<int>(options_.resume)]
+                                                  : options_.resume_path,
+           .restarted = Restarted(env),
+           .run = env.run_id,
+           .settings = Json::object(),
+           .folder = options_.folder,
+           .saving = true},
+          options_.notify);
       finding["training"] = point.training;
       if (point.checkpoint) {
         finding["path"] = point.checkpoint->path;
@@ -254,7 +263,7 @@ TrainingPosition Checkpoints::State::FromDisk() {
   // Rank 0's own is of the bytes that the file has.
   const std::string path =
       point.checkpoint ? point.checkpoint->path : finding.at("path").get<std::string>();
-  const TrainingPosition position = FromJson(finding.at("position"));
+  const TrainingPosition position = PositionIn(HeaderFields(finding.at("position")));
   Send(point.checkpoint ? &point.checkpoint->snapshot.tensors : nullptr, /*root=*/0, path);
   MakeWriter(path);
   if (world_.rank() == 0) {
@@ -304,30 +313,37 @@ void Checkpoints::State::Keep() {
   }
 }
 
-bool Checkpoints::State::EndStep(const TrainingPosition& position) {
-  CheckResumed("EndStep");
+void Checkpoints::State::BeginStep(const TrainingPosition& after, double weight) {
+  order_.BeginStep(after);
+  if (weight != 1) weight_.emplace(tracked_.Parameters(), weight);
+}
+
+int Checkpoints::State::EndStep(const TrainingPosition& position) {
+  weight_.reset();
+  order_.EndStep(position);
   Mark(position);
   world_.CheckRound();  // a rank alone has no collective that would tell
   int stop = signals_ ? vote_.End().stop : 0;
   if (world_.size() == 1 && signals_) stop = StopSignal::Received();
   if (stop != 0) {
     Stop(position, stop);
-    return true;
+    return stop;
   }
-  if (!std::exchange(compared_, true) && options_.check_parameters)
+  if (!std::exchange(checked_, true) && options_.check_parameters) {
+    CheckStepMade(tracked_, optimizer_versions_);
     CheckParameters(world_, tracked_, position.step);
-  const bool due = options_.every_steps > 0 && position.step % options_.every_steps == 0;
+  }
+  const bool due = IsDue(position);
   // A save may hold up rank 0, and with it the others, until the next step ends.
   if (due && signals_) StopSignal::Progress(StopSignal::kPatienceMax);
   if (due) Save(position);
   TellReports();
-  const Clock::time_point now = Clock::now();
-  patience_.Add(now - step_time_);
-  step_time_ = now;
+  const Clock::time_point begun = std::exchange(step_time_, Clock::now());
+  patience_.Add(step_time_ - begun);
   if (signals_ && !due) StopSignal::Progress(patience_.Get());
   if (signals_) vote_.Begin({.stop = StopSignal::Received()});
   SeedNextStep(position);
-  return false;
+  return 0;
 }
 
 void Checkpoints::State::SeedNextStep(const TrainingPosition& position) const {
@@ -388,13 +404,38 @@ std::vector<std::string> Checkpoints::State::TakeErrors() {
 }
 
 void Checkpoints::State::Finish(const TrainingPosition& position) {
-  CheckResumed("Finish");
+  order_.Finish(position);
   const std::string error = world_.BroadcastText(SaveLast(position));
   if (!error.empty()) throw CheckpointError(error);
   if (options_.check_parameters) CheckParameters(world_, tracked_, position.step);
 }
 
+// Without a collective: other ranks may not come to it. All ranks find out that all are needed.
+void Checkpoints::State::SaveUnfinished() {
+  const std::optional<TrainingPosition> position = order_.Unfinished();
+  if (!position || !saving()) return;
+  std::string error;
+  if (tracked_.divided()) {
+    if (IsDue(*position)) return;
+    error = "step " + std::to_string(position->step) +
+            " is not saved: the training has ended without Checkpoints::Finish(), which collects "
+            "the parts of the optimizer's state; call it on all ranks";
+  } else if (saved_step_ != position->step) {
+    try {
+      error = SaveLast(*position);
+    } catch (const std::exception& failed) {
+      error = FirstLine(failed);
+    }
+  }
+  if (error.empty()) return;
+  if (world_.process() != nullptr)
+    world_.process()->unsaved = error;
+  else
+    options_.notify(error);
+}
+
 void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
+  order_.Stop();
   const std::string error = SaveLast(position);
   if (!error.empty()) options_.notify(error);
   if (world_.process() != nullptr) world_.process()->stopped_by = signal;
@@ -409,80 +450,27 @@ void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
   options_.notify(sentence);
 }
 
-Checkpoints::Checkpoints(World& world, Options options) {
-  if (has_checkpoints.exchange(true))
-    throw std::invalid_argument(
-        "this process has a Checkpoints already, and can have one at a time; let that one track "
-        "all, or destroy it first");
-  try {
-    state_ = std::make_unique<State>(world, std::move(options));
-  } catch (...) {
-    has_checkpoints = false;
-    throw;
-  }
-}
-Checkpoints::~Checkpoints() {
-  state_.reset();
-  has_checkpoints = false;
-}
+Checkpoints::Checkpoints(World& world, Options options)
+    : state_(std::make_unique<State>(world, std::move(options))) {}
+Checkpoints::~Checkpoints() = default;
 
 void Checkpoints::Track(const std::string& name, torch::nn::Module& module) {
-  state_->Add({.name = name,
-               .read = [&module] { return StateDict(module); },
-               .write =
-                   [&module](const NamedTensors& tensors) {
-                     LoadTensors(module, tensors, "what was saved");
-                   },
-               .buffers = [&module] { return UniqueBuffers(module); },
-               .parameters = [&module] { return UniqueParameters(module); }});
+  state_->Add(ThingOf(name, module));
 }
-
 void Checkpoints::Track(const std::string& name, torch::optim::Optimizer& optimizer) {
-  ReadOptimizerState(optimizer);  // throws for one that is not known
-  state_->Add(
-      {.name = name,
-       .read = [&optimizer] { return ReadOptimizerState(optimizer); },
-       .write = [&optimizer](const NamedTensors& state) { WriteOptimizerState(optimizer, state); },
-       .optimizer = true});
+  state_->Add(ThingOf(name, optimizer));
 }
-
 void Checkpoints::Track(const std::string& name, torch::optim::LRScheduler& schedule) {
-  Track(
-      name,
-      [&schedule] {
-        const auto place = static_cast<std::int64_t>(SchedulePlace::Of(schedule));
-        return Tensors{{"place", at::scalar_tensor(place, at::kLong)}};
-      },
-      [&schedule](const Tensors& state) {
-        const auto place = state.at(0).second.item<std::int64_t>();
-        SchedulePlace::Of(schedule) = static_cast<unsigned>(place);
-      });
+  state_->Add(ThingOf(name, schedule));
 }
-
 void Checkpoints::Track(const std::string& name, ShardedOptimizer& optimizer) {
-  state_->Add(
-      {.name = name,
-       .read = [&optimizer] { return GatherOptimizerState(optimizer); },
-       .write = [&optimizer](const NamedTensors& state) { WriteOptimizerState(optimizer, state); },
-       .divided = true});
+  state_->Add(ThingOf(name, optimizer));
 }
-
 void Checkpoints::Track(const std::string& name, std::int64_t& number) {
-  Track(
-      name,
-      [&number] {
-        return Tensors{{"value", at::scalar_tensor(number, at::kLong)}};
-      },
-      [&number](const Tensors& state) { number = state.at(0).second.item<std::int64_t>(); });
+  state_->Add(ThingOf(name, number));
 }
-
 void Checkpoints::Track(const std::string& name, double& number) {
-  Track(
-      name,
-      [&number] {
-        return Tensors{{"value", at::scalar_tensor(number, at::kDouble)}};
-      },
-      [&number](const Tensors& state) { number = state.at(0).second.item<double>(); });
+  state_->Add(ThingOf(name, number));
 }
 
 void Checkpoints::Track(const std::string& name, std::function<Tensors()> read,
@@ -491,7 +479,21 @@ void Checkpoints::Track(const std::string& name, std::function<Tensors()> read,
 }
 
 TrainingPosition Checkpoints::Resume() { return state_->Resume(); }
-bool Checkpoints::EndStep(const TrainingPosition& position) { return state_->EndStep(position); }
+bool Checkpoints::EndStep(const TrainingPosition& position) {
+  return state_->EndStep(position) != 0;
+}
 void Checkpoints::Finish(const TrainingPosition& position) { state_->Finish(position); }
+
+World& Checkpoints::world() { return state_->world(); }
+TrainingPosition Checkpoints::Begin() { return state_->ResumeOnce(); }
+void Checkpoints::BeginStep(const TrainingPosition& after, double weight) {
+  state_->BeginStep(after, weight);
+}
+void Checkpoints::EndStepOrThrow(const TrainingPosition& position) {
+  if (const int signal = state_->EndStep(position); signal != 0)
+    throw Stopped(
+        signal, "ended by " + SignalName(signal) + " after step " + std::to_string(position.step));
+  world().Progress(position.step, position.epoch);
+}
 
 }  // namespace ddprun

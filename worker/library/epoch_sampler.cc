@@ -56,12 +56,19 @@ void EpochSampler::load(torch::serialize::InputArchive& archive) {
 std::int64_t EpochSampler::batches() const { return plan_->batches(); }
 
 double EpochSampler::LossWeight() const {
+  weighed_ = true;
   if (advanced_ == plan_->batches()) return 1;
   return static_cast<double>(plan_->OwnSize(advanced_) * ranks_) /
          static_cast<double>(plan_->GlobalSize(advanced_));
 }
 
 void EpochSampler::Advance(TrainingPosition& position) {
+  if (!std::exchange(weighed_, false) && LossWeight() != 1)
+    throw std::logic_error(
+        "the ranks have not the same number of samples in this batch, and "
+        "EpochSampler::LossWeight() was not asked for; multiply the loss by it before backward, or "
+        "go through Checkpoints::Epochs(), which weights the gradients");
+  weighed_ = false;
   ++position.step;
   position.consumed = plan_->ConsumedAfter(advanced_);
   ++advanced_;

@@ -21,6 +21,7 @@
 #include "proto/version.h"
 #include "rendezvous/values/collectives.h"
 #include "rendezvous/values/divergence.h"
+#include "worker/checkpoint/stop_signal.h"
 #include "worker/distributed/device_agreement.h"
 #include "worker/library/round_member.h"
 #include "worker/memory/keep_freed_memory.h"
@@ -32,7 +33,7 @@
 namespace ddprun {
 namespace {
 
-using Train = std::function<void(World&)>;
+using TrainFunction = std::function<void(World&)>;
 
 // In the world's store: a rank that has left the function of Main(), and its last collective.
 constexpr const char* kLeftKey = "ddprun/left";
@@ -58,7 +59,7 @@ void CallAtExit() {
 // A process that trains: in one round, or, where its agent keeps it, in one after another.
 class Program {
  public:
-  Program(std::string name, const Train& train, MainOptions options)
+  Program(std::string name, const TrainFunction& train, MainOptions options)
       : name_(std::move(name)),
         train_(train),
         options_(std::move(options)),
@@ -72,6 +73,8 @@ class Program {
  private:
   // From joining to leaving.
   void TrainInRound();
+  // Calls the program's function.
+  void Train();
   CollectivePlace Place() const;
   // Tells the agent where this rank is, which goes no further.
   void ReportPlace(const CollectivePlace& place);
@@ -88,7 +91,7 @@ class Program {
   void AwaitRound(const std::exception_ptr& left_by_itself);
 
   const std::string name_;
-  const Train& train_;
+  const TrainFunction& train_;
   const MainOptions options_;
   const std::shared_ptr<ProcessState> state_;
   RoundMember member_;
@@ -146,7 +149,7 @@ void Program::TrainInRound() {
     return place;
   });
   at_exit = [this] { ReportLastPlace(); };
-  train_(*world_);
+  Train();
   at_exit = nullptr;
   stalls_->Stop();
   TellLeaving();
@@ -157,6 +160,16 @@ void Program::TrainInRound() {
     if (state_->stopped_by == 0) throw;
   }
   world_.reset();
+}
+
+// A signal's end is one like any other: all ranks are here.
+void Program::Train() {
+  try {
+    train_(*world_);
+  } catch (const Stopped&) {
+    if (state_->stopped_by == 0) throw;
+  }
+  if (!state_->unsaved.empty()) throw CheckpointError(state_->unsaved);
 }
 
 CollectivePlace Program::Place() const {
@@ -257,7 +270,7 @@ void Program::AwaitRound(const std::exception_ptr& left_by_itself) {
 
 const char* Version() { return kSoftwareVersion; }
 
-int Main(int argc, char** argv, const Train& train, MainOptions options) {
+int Main(int argc, char** argv, const TrainFunction& train, MainOptions options) {
   const std::string program =
       argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "ddprun";
   if (options.keep_freed_memory) KeepFreedMemory();

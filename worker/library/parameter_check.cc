@@ -4,6 +4,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
+#include <cmath>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,18 @@ int FirstOther(const at::Tensor& numbers) {
 }
 
 }  // namespace
+
+void CheckStepMade(const Tracked& tracked, std::optional<std::int64_t> before) {
+  if (!before || tracked.OptimizerVersions() != before) return;
+  double size = 0;
+  for (const at::Tensor& parameter : tracked.Parameters()) {
+    if (parameter.grad().defined()) size += parameter.grad().abs().sum().item<double>();
+  }
+  if (size == 0 || !std::isfinite(size)) return;
+  throw std::logic_error(
+      "Checkpoints::EndStep() came after a backward whose gradients no optimizer has applied; call "
+      "it once for each step of the optimizer, directly after it");
+}
 
 void CheckParameters(World& world, const Tracked& tracked, std::int64_t step) {
   if (world.size() == 1) return;

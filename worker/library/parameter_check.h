@@ -3,11 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ddprun/world.h"
 #include "worker/library/tracked.h"
 
 namespace ddprun {
+
+// After the first step since a training began or went on, when the optimizers' versions were
+// `before`. Throws std::logic_error if there are gradients that no optimizer has applied yet. Not
+// for one that has left out a step because a gradient was not finite.
+void CheckStepMade(const Tracked& tracked, std::optional<std::int64_t> before);
 
 // All ranks must call it. Throws OwnError, the same on all ranks, if a tracked module's parameters
 // have not the same bits on all of them. `step`: after which they are compared.

@@ -3,7 +3,6 @@
 
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <unordered_set>
@@ -12,8 +11,90 @@
 #include "ddprun/errors.h"
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/files/state_dict.h"
+#include "worker/library/optimizer_state.h"
 
 namespace ddprun {
+namespace {
+
+// The place is a protected member, and has no other way out.
+struct SchedulePlace : torch::optim::LRScheduler {
+  static unsigned& Of(torch::optim::LRScheduler& schedule) {
+    return schedule.*&SchedulePlace::step_count_;
+  }
+};
+
+StepsOf StepsOfOptimizer(torch::optim::Optimizer& optimizer) {
+  if (dynamic_cast<torch::optim::SGD*>(&optimizer) == nullptr) return StepsOf::kStatefulOptimizer;
+  for (auto& group : optimizer.param_groups()) {
+    if (static_cast<torch::optim::SGDOptions&>(group.options()).momentum() == 0)
+      return StepsOf::kStatelessOptimizer;
+  }
+  return StepsOf::kStatefulOptimizer;
+}
+
+template <typename Number>
+TrackedThing NumberThing(const std::string& name, Number& number, at::ScalarType type) {
+  return {.name = name,
+          .read =
+              [&number, type] {
+                return NamedTensors{{"value", at::scalar_tensor(number, type)}};
+              },
+          .write =
+              [&number](const NamedTensors& state) { number = state.at(0).second.item<Number>(); }};
+}
+
+}  // namespace
+
+TrackedThing ThingOf(const std::string& name, torch::nn::Module& module) {
+  return {
+      .name = name,
+      .read = [&module] { return StateDict(module); },
+      .write = [&module](
+                   const NamedTensors& tensors) { LoadTensors(module, tensors, "what was saved"); },
+      .buffers = [&module] { return UniqueBuffers(module); },
+      .parameters = [&module] { return UniqueParameters(module); }};
+}
+
+TrackedThing ThingOf(const std::string& name, torch::optim::Optimizer& optimizer) {
+  ReadOptimizerState(optimizer);  // throws for one that is not known
+  return {
+      .name = name,
+      .read = [&optimizer] { return ReadOptimizerState(optimizer); },
+      .write = [&optimizer](const NamedTensors& state) { WriteOptimizerState(optimizer, state); },
+      .steps = StepsOfOptimizer(optimizer)};
+}
+
+TrackedThing ThingOf(const std::string& name, torch::optim::LRScheduler& schedule) {
+  return {.name = name,
+          .read =
+              [&schedule] {
+                const auto place = static_cast<std::int64_t>(SchedulePlace::Of(schedule));
+                return NamedTensors{{"place", at::scalar_tensor(place, at::kLong)}};
+              },
+          .write =
+              [&schedule](const NamedTensors& state) {
+                const auto place = state.at(0).second.item<std::int64_t>();
+                SchedulePlace::Of(schedule) = static_cast<unsigned>(place);
+              }};
+}
+
+TrackedThing ThingOf(const std::string& name, ShardedOptimizer& optimizer) {
+  return {
+      .name = name,
+      .read = [&optimizer] { return GatherOptimizerState(optimizer); },
+      .write = [&optimizer](const NamedTensors& state) { WriteOptimizerState(optimizer, state); },
+      .divided = true,
+      .steps = StepsOf::kStatefulOptimizer};
+}
+
+TrackedThing ThingOf(const std::string& name, std::int64_t& number) {
+  return NumberThing(name, number, at::kLong);
+}
+
+TrackedThing ThingOf(const std::string& name, double& number) {
+  return NumberThing(name, number, at::kDouble);
+}
 
 void Tracked::Add(TrackedThing thing) {
   if (thing.name.empty() || thing.name.find('/') != std::string::npos)
@@ -38,6 +119,26 @@ std::string Tracked::Names() const {
   std::string names;
   for (const TrackedThing& thing : things_) names += (names.empty() ? "" : ", ") + thing.name;
   return names;
+}
+
+std::vector<at::Tensor> Tracked::Parameters() const {
+  std::vector<at::Tensor> all;
+  for (const TrackedThing& thing : things_) {
+    for (const at::Tensor& parameter : thing.parameters()) all.push_back(parameter);
+  }
+  return Unique(all);
+}
+
+std::optional<std::int64_t> Tracked::OptimizerVersions() const {
+  std::optional<std::int64_t> sum;
+  for (const TrackedThing& thing : things_) {
+    if (thing.steps == StepsOf::kNothing) continue;
+    // Reading what is divided is a collective.
+    if (thing.steps == StepsOf::kStatelessOptimizer || thing.divided) return std::nullopt;
+    sum = sum.value_or(0);
+    for (const auto& [name, tensor] : thing.read()) sum = *sum + 1 + tensor._version();
+  }
+  return sum;
 }
 
 NamedTensors Tracked::Read() const {
@@ -85,12 +186,20 @@ const at::Tensor& Tracked::Copy(const at::Tensor& tensor, std::size_t& next) {
   return copy;
 }
 
+bool Tracked::CopiesAll() const {
+  int optimizers = 0;
+  for (const TrackedThing& thing : things_) {
+    if (thing.steps == StepsOf::kStatelessOptimizer) return true;
+    if (thing.steps == StepsOf::kStatefulOptimizer) ++optimizers;
+  }
+  return optimizers > 1;
+}
+
 void Tracked::Mark() {
   const torch::NoGradGuard no_grad;
   marked_.clear();
   versions_.clear();
-  const bool copies_all = std::count_if(things_.begin(), things_.end(),
-                                        [](const auto& thing) { return thing.optimizer; }) > 1;
+  const bool copies_all = CopiesAll();
   std::size_t next = 0;
   for (const TrackedThing& thing : things_) {
     std::unordered_set<const c10::TensorImpl*> buffers;
@@ -104,6 +213,8 @@ void Tracked::Mark() {
 }
 
 NamedTensors Tracked::Marked() const {
+  // An optimizer makes its state in its first step, which may write into nothing else that counts.
+  if (!CopiesAll() && Read().size() != marked_.size()) return {};
   for (std::size_t i = 0; i < marked_.size(); ++i) {
     if (marked_[i].second._version() != versions_[i]) return {};
   }

@@ -3,14 +3,25 @@
 // step.
 #pragma once
 
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/schedulers/lr_scheduler.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ddprun/zero_redundancy_optimizer.h"
 #include "worker/files/named_tensors.h"
 
 namespace ddprun {
+
+// Whether a thing is an optimizer, and what shows that it has made a step: LibTorch counts what is
+// written into its state. It does not count how SGD writes into parameters, and without momentum
+// SGD has no state.
+enum class StepsOf { kNothing, kStatefulOptimizer, kStatelessOptimizer };
 
 struct TrackedThing {
   std::string name;
@@ -24,8 +35,16 @@ struct TrackedThing {
   // What has the same bits on all ranks after each step.
   std::function<std::vector<at::Tensor>()> parameters = [] { return std::vector<at::Tensor>(); };
   bool divided = false;
-  bool optimizer = false;
+  StepsOf steps = StepsOf::kNothing;
 };
+
+TrackedThing ThingOf(const std::string& name, torch::nn::Module& module);
+// Throws std::invalid_argument for an optimizer that is not known.
+TrackedThing ThingOf(const std::string& name, torch::optim::Optimizer& optimizer);
+TrackedThing ThingOf(const std::string& name, torch::optim::LRScheduler& schedule);
+TrackedThing ThingOf(const std::string& name, ShardedOptimizer& optimizer);
+TrackedThing ThingOf(const std::string& name, std::int64_t& number);
+TrackedThing ThingOf(const std::string& name, double& number);
 
 class Tracked {
  public:
@@ -40,16 +59,22 @@ class Tracked {
   // "model, optimizer".
   std::string Names() const;
   const std::vector<TrackedThing>& things() const { return things_; }
+  // The modules'.
+  std::vector<at::Tensor> Parameters() const;
+  // A number that changes with each step of an optimizer. Absent: there is none, or one whose steps
+  // cannot be seen.
+  std::optional<std::int64_t> OptimizerVersions() const;
 
   // All is as after a complete step. Remembers it until the next Mark().
   void Mark();
   // What was there at the latest Mark(), buffers and numbers as they were then. Empty if anything
-  // else has changed since: LibTorch counts what is written into a tensor, and an optimizer's step
-  // does so. With several optimizers a step is complete only after the last of them: there all is a
-  // copy, and never empty.
+  // else has changed since, as by an optimizer's step. With several optimizers, where a step is
+  // complete only after the last of them, or one whose steps cannot be seen all is a copy, and
+  // never empty.
   NamedTensors Marked() const;
 
  private:
+  bool CopiesAll() const;
   // The next copy, after `next` others.
   const at::Tensor& Copy(const at::Tensor& tensor, std::size_t& next);
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "proto/progress_message.h"
 
@@ -14,7 +15,8 @@ struct KeptState;  // library/kept_state.h
 struct ProcessState {
   std::function<void(const ProgressMessage&)> report;  // World::Report()
   std::shared_ptr<KeptState> kept;                     // null: this rank has no state
-  int stopped_by = 0;  // the signal that has ended the training; 0: none has
+  int stopped_by = 0;   // the signal that has ended the training; 0: none has
+  std::string unsaved;  // why the end of the training is not on the disk; empty: it is
 };
 
 }  // namespace ddprun

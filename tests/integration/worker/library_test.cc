@@ -12,30 +12,13 @@
 
 #include "ddprun/ddprun.h"
 #include "tests/integration/worker/in_world.h"
-#include "tests/integration/worker/seeded.h"
+#include "tests/integration/worker/small_net.h"
 #include "worker/library/optimizer_state.h"
 
 namespace ddprun {
 namespace {
 
 using testing::ElementsAre;
-
-at::Tensor Random(at::IntArrayRef shape, std::uint64_t seed) {
-  return at::randn(shape, GeneratorOf(static_cast<int>(seed)), at::TensorOptions());
-}
-
-torch::nn::Sequential Net() {
-  torch::manual_seed(1);
-  return torch::nn::Sequential(torch::nn::Linear(6, 8), torch::nn::ReLU(), torch::nn::Linear(8, 3));
-}
-
-double LargestDifference(const torch::nn::Module& a, const torch::nn::Module& b) {
-  double largest = 0;
-  const auto ours = a.parameters(), theirs = b.parameters();
-  for (std::size_t i = 0; i < ours.size(); ++i)
-    largest = std::max(largest, (ours[i] - theirs[i]).abs().max().item<double>());
-  return largest;
-}
 
 // Forward, backward and running statistics are those of one batch norm over the batches of all
 // ranks, which differ in size.
@@ -212,13 +195,6 @@ TEST(Library, EpochSamplerGivesEachSampleOnce) {
   });
 }
 
-struct Numbers : torch::data::datasets::Dataset<Numbers> {
-  torch::data::Example<> get(std::size_t index) override {
-    return {at::full({1}, static_cast<double>(index)), at::zeros({1})};
-  }
-  std::optional<std::size_t> size() const override { return 15; }
-};
-
 // The last of 15 samples for two ranks: one has a full batch of 4 or 8, and the other lacks one.
 TEST(Library, RanksDropTheSameBatches) {
   InWorld(2, [](World& world) {
@@ -278,7 +254,7 @@ TEST(Library, CheckpointsThatCannotBeAreRefused) {
     EXPECT_THROW(Checkpoints(world, {.every_steps = -1}), std::invalid_argument);
     EXPECT_THROW(Checkpoints(world, {.keep = 0}), std::invalid_argument);
     Checkpoints saved(world, {.stop_on_signals = false});
-    EXPECT_THROW(saved.EndStep({}), std::logic_error);
+    EXPECT_THROW((void)saved.EndStep({}), std::logic_error);
     EXPECT_THROW(saved.Finish({}), std::logic_error);
     auto net = Net();
     EXPECT_THROW(saved.Track("a/b", *net), std::invalid_argument);

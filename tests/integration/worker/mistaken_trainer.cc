@@ -25,11 +25,17 @@ void Train(ddprun::World& world, const std::string& mistake, const std::string& 
   if (!mistake.starts_with("unused") && !outside) net.unused->bias.set_requires_grad(false);
   DistributedDataParallel ddp(world, net, {.find_unused_parameters = outside});
   // With a rate of 0 the first step cannot tell whether gradients were averaged.
-  torch::optim::SGD optimizer(net.parameters(), mistake == "no-forward-late" ? 0.0 : 0.1);
+  const bool early = mistake == "early-end";
+  torch::optim::SGD optimizer(
+      net.parameters(),
+      torch::optim::SGDOptions(mistake == "no-forward-late" ? 0.0 : 0.1).momentum(early ? 0.9 : 0));
+  ddprun::ZeroRedundancyOptimizer<torch::optim::SGD> parts(world, net.parameters(),
+                                                           torch::optim::SGDOptions(0.1));
   ddprun::Checkpoints saved(world,
                             {.folder = folder, .check_parameters = mistake != "unused-unchecked"});
   saved.Track("net", net);
   saved.Track("optimizer", optimizer);
+  if (mistake == "no-finish-of-parts") saved.Track("parts", parts);
   if (mistake == "second-checkpoints")
     ddprun::Checkpoints more(world, {.folder = folder + "/more"});
   ddprun::TrainingPosition at = saved.Resume();
@@ -41,13 +47,10 @@ void Train(ddprun::World& world, const std::string& mistake, const std::string& 
     if (outside) loss = loss + net.unused(batch).square().mean();
     loss.backward({}, /*retain_graph=*/true);
     if (mistake == "twice") loss.backward();
-    optimizer.step();
-    if (mistake == "zero-grad")
-      optimizer.zero_grad(/*set_to_none=*/false);
-    else
-      ddp.ZeroGrad();
+    if (!early) optimizer.step();
+    if (!early) optimizer.zero_grad(/*set_to_none=*/mistake != "zero-grad");
     static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options()).lr(0.1);
-    ++at.step;
+    if (mistake != "no-advance") ++at.step;
     if (mistake == "hang" && world.rank() == 0) {
       std::puts("hangs");
       std::fflush(stdout);
@@ -55,7 +58,7 @@ void Train(ddprun::World& world, const std::string& mistake, const std::string& 
     }
     if (saved.EndStep(at)) return;
   }
-  saved.Finish(at);
+  if (!mistake.starts_with("no-finish")) saved.Finish(at);
 }
 
 }  // namespace

@@ -47,28 +47,20 @@ int main(int argc, char** argv) {
     ddprun::Checkpoints saved(world, {.folder = argv[2], .every_steps = 500});
     saved.Track("model", *net);
     saved.Track("optimizer", optimizer);
-    auto at = saved.Resume();
-    for (; at.epoch < 10 && at.step < last_step; at.NextEpoch()) {
-      ddprun::EpochSampler sampler(world, data.size().value(), {.batch_size = 64, .position = at});
-      const auto loader = torch::data::make_data_loader(data, sampler, 64);
-      for (auto& batch : *loader) {
+    for (auto& epoch : saved.Epochs(data, {.batch_size = 64, .epochs = 10, .steps = last_step})) {
+      for (auto& [batch, at] : epoch) {
         const auto images = batch.data.to(world.device());
         const auto labels = batch.target.to(world.device());
         const auto loss =
             torch::cross_entropy_loss(ddp.Forward([&] { return net(images); }), labels);
-        (loss * sampler.LossWeight()).backward();
+        loss.backward();
         optimizer.step();
-        ddp.ZeroGrad();
-        sampler.Advance(at);
-        if (saved.EndStep(at)) return;  // a signal has asked for the end, and the state is saved
-        world.Progress(at.step, at.epoch);
+        optimizer.zero_grad();
         if (at.step % 100 == 0 && world.rank() == 0)
           std::printf("epoch %ld step %ld loss %.4f\n", long(at.epoch), long(at.step),
                       loss.item<double>());
-        if (at.step == last_step) return saved.Finish(at);
       }
     }
-    saved.Finish(at);
   };
   return ddprun::Main(argc, argv, train, {.keep_freed_memory = true});
 }

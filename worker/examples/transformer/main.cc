@@ -80,36 +80,32 @@ int main(int argc, char** argv) {
     ddprun::Checkpoints saved(world, {.folder = argv[2], .every_steps = 100});
     saved.Track("model", *net);
     saved.Track("optimizer", optimizer);
-    auto at = saved.Resume();
-    for (; at.step < steps; at.NextEpoch()) {
-      ddprun::EpochSampler sampler(world, samples,
-                                   {.batch_size = kBatch * kAccumulate, .position = at});
-      while (const auto rows = sampler.next(kBatch * kAccumulate)) {
+    for (auto& epoch :
+         saved.Epochs(samples, {.batch_size = kBatch * kAccumulate, .steps = steps})) {
+      for (auto& [rows, at] : epoch) {
         std::vector<at::Tensor> lines;
-        for (const std::size_t row : *rows)
+        for (const std::size_t row : rows)
           lines.push_back(all.narrow(0, static_cast<std::int64_t>(row) * kLength, kLength + 1));
-        const auto batch = at::stack(lines).to(world.device(), at::kLong);
-        // Only the last backward of a step communicates.
-        const auto parts = batch.chunk(kAccumulate);
+        const auto parts = at::stack(lines).to(world.device(), at::kLong).chunk(kAccumulate);
         double loss = 0;
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-          const auto input = parts[i].narrow(1, 0, kLength);
-          const auto next = parts[i].narrow(1, 1, kLength);
-          const auto logits =
-              ddp.Forward([&] { return net(input); }, /*synchronize=*/i + 1 == parts.size());
+        const auto backward = [&](const at::Tensor& text) {
+          const auto input = text.narrow(1, 0, kLength);
+          const auto next = text.narrow(1, 1, kLength);
+          const auto logits = ddp.Forward([&] { return net(input); });
           const auto part = torch::cross_entropy_loss(logits.flatten(0, 1), next.flatten()) /
                             double(parts.size());
           part.backward();
           loss += part.item<double>();
+        };
+        {
+          const auto no_sync = ddp.NoSync();  // only the last backward of a step communicates
+          for (std::size_t i = 0; i + 1 < parts.size(); ++i) backward(parts[i]);
         }
+        backward(parts.back());
         optimizer.step();
         optimizer.zero_grad();
-        sampler.Advance(at);
-        if (saved.EndStep(at)) return;
-        world.Progress(at.step, at.epoch);
         if ((at.step == 1 || at.step % 50 == 0) && world.rank() == 0)
           std::printf("step %ld loss %.4f\n", long(at.step), loss);
-        if (at.step >= steps) return saved.Finish(at);
       }
     }
   });

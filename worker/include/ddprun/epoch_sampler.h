@@ -74,15 +74,17 @@ class EpochSampler : public torch::data::samplers::Sampler<EpochBatch> {
   // ranks' mean losses the mean over all their samples. 1 where all ranks have as many.
   double LossWeight() const;
 
-  // A step with the next batch is done: sets `position` to what comes after it.
+  // A step with the next batch is done: sets `position` to what comes after it. Throws
+  // std::logic_error if LossWeight() is not 1 and was not asked for.
   void Advance(TrainingPosition& position);
 
  private:
   std::shared_ptr<const EpochPlan> plan_;
   std::int64_t batch_size_;
   int ranks_;
-  std::int64_t read_ = 0;      // batches that were given to the data loader
-  std::int64_t advanced_ = 0;  // batches that were trained with
+  std::int64_t read_ = 0;         // batches that were given to the data loader
+  std::int64_t advanced_ = 0;     // batches that were trained with
+  mutable bool weighed_ = false;  // LossWeight() was asked for since then
 };
 
 }  // namespace ddprun
