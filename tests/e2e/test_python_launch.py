@@ -310,6 +310,23 @@ def test_a_signal_handler_that_raises_ends_the_run(tmp_path, function, signs):
         sender.join()
 
 
+def test_a_folder_that_is_written_to_until_it_is_removed_is_removed(tmp_path, nothing_is_left):
+    def write():
+        (folder,) = wait_for("the folder", lambda: list(nothing_is_left.glob("ddprun-launch-*")))
+        number = 0
+        with contextlib.suppress(FileNotFoundError):
+            while not is_over.is_set():
+                (folder / f"{number}").touch()
+                number += 1
+
+    is_over = threading.Event()
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert launch(functions.add, (1, 2)) == {0: 3}
+    is_over.set()
+    writer.join()
+
+
 def test_a_caller_that_is_killed_leaves_nothing(tmp_path, nothing_is_left):
     with caller_of("wait", tmp_path, nothing_is_left) as process:
         process.kill()

@@ -75,7 +75,7 @@ def launch(function, args=(), *, nproc_per_node=1, nnodes=1, flags=(), program=N
             code = process.run()
             return _outcome(folder, code, _read_verdict(verdict_file), process.last_line())
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _check(function, args, flags):
@@ -149,6 +149,14 @@ def _held(folder):
         yield
     finally:
         os.close(fd)
+
+
+def _remove(folder):
+    """A ddprun that was killed with its caller's second exception may still write its verdict: to no folder of that name."""
+    over = f"{folder}.over"
+    with contextlib.suppress(OSError):
+        os.rename(folder, over)
+    shutil.rmtree(over, ignore_errors=True)
 
 
 def _remove_left_folders():
