@@ -154,6 +154,20 @@ def test_no_file_sees_both_torch_and_protobuf():
                 assert not torch.search(text), path
 
 
+def test_a_name_is_that_of_one_class():
+    """The linker merges what two classes of one name have inline, such as their destructors, and says nothing."""
+    declared = re.compile(r"^(?:class|struct)\s+(?:ABSL_\w+\s+)?(\w+)(?:\s+final)?\s*(?::[^{;()]*)?\{", re.MULTILINE)
+    shared = [path for room in ("proto", "rendezvous") for path in sources(room)]
+    for_workers = [path for path in shared if path.parent.name in FOR_WORKERS]
+    for linked in ([*shared, *sources("launcher")], [*for_workers, *sources("worker")]):
+        places = {}
+        for path in (path for path in linked if path.suffix == ".h"):
+            for name in declared.findall(path.read_text()):
+                places.setdefault(name, []).append(str(path.relative_to(REPO)))
+        assert len(places) > 200
+        assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
 def test_classes_hold_what_one_can_keep_in_mind():
     found = [(path, *one) for room in MAY_INCLUDE for path in sources(room) if path.suffix == ".h" for one in sizes(path.read_text())]
     assert len(found) > 200

@@ -21,7 +21,7 @@ std::string FolderOf(World& world, const std::string& name) {
 
 // 15 samples for two ranks: the last batch has 4 of rank 0's and 3 of rank 1's. Each step is that
 // of one optimizer that has all samples of the step, and each sample comes once an epoch.
-TEST(TrainingLoop, EpochsGiveEachSampleItsShare) {
+TEST(EpochLoop, EpochsGiveEachSampleItsShare) {
   InWorld(2, [](World& world) {
     auto net = Net(), expected = Net();
     DistributedDataParallel ddp(world, *net);
@@ -64,7 +64,7 @@ TEST(TrainingLoop, EpochsGiveEachSampleItsShare) {
 }
 
 // However it is left: at its end, after a number of steps, by break and by return.
-TEST(TrainingLoop, WhatEpochsHaveTrainedIsSaved) {
+TEST(EpochLoop, WhatEpochsHaveTrainedIsSaved) {
   InWorld(2, [](World& world) {
     const std::string folder = FolderOf(world, "epochs");
     const auto train = [&](const EpochOptions& options, std::int64_t break_after) {
@@ -96,7 +96,7 @@ TEST(TrainingLoop, WhatEpochsHaveTrainedIsSaved) {
   });
 }
 
-TEST(TrainingLoop, EpochsThatWouldNotEndAreRefused) {
+TEST(EpochLoop, EpochsThatWouldNotEndAreRefused) {
   InWorld(1, [](World& world) {
     Checkpoints saved(world, {.stop_on_signals = false});
     EXPECT_THROW(saved.Epochs(9, {.batch_size = 2}), std::invalid_argument);
@@ -112,7 +112,7 @@ TEST(TrainingLoop, EpochsThatWouldNotEndAreRefused) {
   });
 }
 
-TEST(TrainingLoop, AForgottenLossWeightIsNamed) {
+TEST(EpochLoop, AForgottenLossWeightIsNamed) {
   InWorld(2, [](World& world) {
     TrainingPosition at;
     EpochSampler sampler(world, 15, {.batch_size = 4});
@@ -126,7 +126,7 @@ TEST(TrainingLoop, AForgottenLossWeightIsNamed) {
 }
 
 // After the first backward, or where only a part of a step's batches has come.
-TEST(TrainingLoop, AStepThatEndsBeforeTheOptimizersIsNamed) {
+TEST(EpochLoop, AStepThatEndsBeforeTheOptimizersIsNamed) {
   InWorld(1, [](World& world) {
     auto net = Net();
     torch::optim::Adam optimizer(net->parameters(), 0.01);
@@ -145,7 +145,7 @@ TEST(TrainingLoop, AStepThatEndsBeforeTheOptimizersIsNamed) {
   });
 }
 
-TEST(TrainingLoop, ACheckpointIsAnOptionOfItsOwn) {
+TEST(EpochLoop, ACheckpointIsAnOptionOfItsOwn) {
   InWorld(1, [](World& world) {
     const std::string folder = FolderOf(world, "resume");
     const auto resumed = [&](Checkpoints::Options options) {

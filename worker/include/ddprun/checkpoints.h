@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/detail/training_loop.h"
+#include "ddprun/detail/epoch_loop.h"
 #include "ddprun/training_position.h"
 #include "ddprun/world.h"
 #include "ddprun/zero_redundancy_optimizer.h"
@@ -141,7 +141,7 @@ class Checkpoints {
   void Finish(const TrainingPosition& position);
 
  private:
-  friend class TrainingLoop;
+  friend class EpochLoop;
   class State;
 
   World& world();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/detail/training_loop.h"
+#include "ddprun/detail/epoch_loop.h"
 
 #include <limits>
 #include <stdexcept>
@@ -14,21 +14,21 @@ constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(Checkpoints& saved, std::int64_t samples, const EpochOptions& options)
+EpochLoop::EpochLoop(Checkpoints& saved, std::int64_t samples, const EpochOptions& options)
     : saved_(saved), samples_(samples), options_(options) {
   if (options_.epochs == kNoLimit && options_.steps == kNoLimit)
     throw std::invalid_argument("Checkpoints::Epochs() has no end; give it epochs or steps");
   at_ = saved_.Begin();
 }
 
-void TrainingLoop::CheckBatches() const {
+void EpochLoop::CheckBatches() const {
   if (begun_at_.consumed == 0 && at_.step == begun_at_.step)
     throw std::invalid_argument("an epoch of " + std::to_string(samples_) +
                                 " samples has no batch of " + std::to_string(options_.batch_size) +
                                 " on each rank; make batches smaller, or leave drop_last out");
 }
 
-bool TrainingLoop::NextEpoch() {
+bool EpochLoop::NextEpoch() {
   if (!EndStep()) return false;
   if (sampler_) {
     CheckBatches();
@@ -45,7 +45,7 @@ bool TrainingLoop::NextEpoch() {
   return true;
 }
 
-TrainingPosition TrainingLoop::BeginStep() {
+TrainingPosition EpochLoop::BeginStep() {
   const double weight = sampler_->LossWeight();
   TrainingPosition after = at_;
   sampler_->Advance(after);
@@ -54,7 +54,7 @@ TrainingPosition TrainingLoop::BeginStep() {
   return after;
 }
 
-bool TrainingLoop::EndStep() {
+bool EpochLoop::EndStep() {
   if (under_way_) {
     at_ = *under_way_;
     under_way_.reset();
@@ -64,7 +64,7 @@ bool TrainingLoop::EndStep() {
   return !finished_;
 }
 
-void TrainingLoop::Finish() {
+void EpochLoop::Finish() {
   saved_.Finish(at_);
   finished_ = true;
 }

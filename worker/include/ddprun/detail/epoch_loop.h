@@ -47,9 +47,9 @@ class SampleNumbers
 };
 
 // Where a training is, and what each step and epoch begins and ends with. Without the data.
-class TrainingLoop {
+class EpochLoop {
  public:
-  TrainingLoop(Checkpoints& saved, std::int64_t samples, const EpochOptions& options);
+  EpochLoop(Checkpoints& saved, std::int64_t samples, const EpochOptions& options);
 
   // Whether there is one. Ends the step under way, and the training where there is none.
   bool NextEpoch();
@@ -103,7 +103,7 @@ struct TrainingStep {
 template <typename Dataset>
 class TrainingEpoch {
  public:
-  TrainingEpoch(TrainingLoop& loop, const Dataset& data)
+  TrainingEpoch(EpochLoop& loop, const Dataset& data)
       : loop_(loop),
         loader_(torch::data::make_data_loader(data, loop.sampler(),
                                               torch::data::DataLoaderOptions()
@@ -129,7 +129,7 @@ class TrainingEpoch {
  private:
   using Batch = typename Dataset::BatchType;
 
-  TrainingLoop& loop_;
+  EpochLoop& loop_;
   std::unique_ptr<torch::data::StatelessDataLoader<Dataset, EpochSampler>> loader_;
   std::optional<torch::data::Iterator<Batch>> place_;
   std::optional<TrainingStep<Batch>> step_;
@@ -156,7 +156,7 @@ class TrainingEpochs {
 
  private:
   Dataset data_;
-  TrainingLoop loop_;
+  EpochLoop loop_;
   std::optional<TrainingEpoch<Dataset>> epoch_;
 };
 
