@@ -31,7 +31,8 @@ using Outcome = std::variant<Exited, Signaled, SpawnFailed>;
 
 // As a shell reports it.
 inline int ExitCodeOf(const Outcome& outcome) {
-  if (const auto* signaled = std::get_if<Signaled>(&outcome)) return ExitCodeOfSignal(signaled->signal);
+  if (const auto* signaled = std::get_if<Signaled>(&outcome))
+    return ExitCodeOfSignal(signaled->signal);
   const auto* exited = std::get_if<Exited>(&outcome);
   return exited != nullptr ? exited->code : std::get<SpawnFailed>(outcome).exit_code;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiplies the gradients of some parameters while it lives. Of a gradient and not of the loss, so
-// that a program cannot forget it.
+// Multiplies the gradients of some parameters while it lives. The loss stays as it
+// is, so a program has nothing to multiply and nothing to forget.
 #pragma once
 
 #include <ATen/TensorOperators.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Observers follow the training loop: what is kept, counted, shown, evaluated, checked and saved.
-// Each method is called for all observers in their order, and what one
-// throws ends the loop. Those that communicate with other ranks are on all ranks, in one order.
+// Each method is called for all observers in their order, and what one throws ends the loop.
+// Observers that communicate with other ranks are on all ranks, in one order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -76,7 +76,7 @@ class Observers final : public StepEvents {
   }
   void AfterForward() override { Notify(&Observer::AfterForward); }
 
-  // Of dummy steps nobody is told the sections.
+  // Dummy steps report no sections.
   void HideSections(bool hidden) { sections_hidden_ = hidden; }
 
  private:

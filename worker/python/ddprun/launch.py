@@ -152,7 +152,7 @@ def _held(folder):
 
 
 def _remove(folder):
-    """A ddprun that was killed with its caller's second exception may still write its verdict: to no folder of that name."""
+    """Renames first: a ddprun that was killed with its caller's second exception may still write its verdict by the old name."""
     over = f"{folder}.over"
     with contextlib.suppress(OSError):
         os.rename(folder, over)
