@@ -58,7 +58,7 @@ if(torch_version VERSION_LESS oldest_torch)
                       "Run deploy/setup.sh, which installs ${newest_torch}.")
 elseif(torch_minor_version VERSION_GREATER newest_torch_minor)
   message(STATUS "LibTorch ${torch_version} is newer than any that ddprun was tried with (${oldest_torch} to ${newest_torch}); if it "
-                 "does not build, use one of those, or mend worker/base/torch_versions.h, where the versions differ")
+                 "does not build, use one of those, or mend worker/library/base/torch_versions.h, where the versions differ")
 endif()
 
 # Our C++ passes std::string to LibTorch, so both must have been built with the C++11 ABI.
@@ -113,12 +113,12 @@ if(DDPRUN_WITH_CUDA AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
                HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
   find_library(DDPRUN_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR
                HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
-  # Compiles worker/kernels when this is built; nothing needs it later.
+  # Compiles worker/train/kernels when this is built; nothing needs it later.
   find_library(DDPRUN_NVRTC_LIBRARY NAMES nvrtc libnvrtc.so.13 libnvrtc.so.12 NAMES_PER_DIR
                HINTS ${nvidia_library_dirs} "${DDPRUN_TORCH_DIR}/lib" /usr/local/cuda/lib64)
   if(NOT DDPRUN_NVRTC_LIBRARY)
     message(WARNING "libnvrtc was found neither in the nvidia wheels beside ${DDPRUN_TORCH_DIR} nor in /usr/local/cuda: "
-                    "building without worker/kernels, so steps on a GPU are slower. Install the package nvidia-cuda-nvrtc, "
+                    "building without worker/train/kernels, so steps on a GPU are slower. Install the package nvidia-cuda-nvrtc, "
                     "which torch's wheel requires, and build in an empty folder.")
   endif()
   if(DDPRUN_CUDA_INCLUDE_DIR AND DDPRUN_CUDA_EXTRA_INCLUDE_DIR AND DDPRUN_CUDA_CCCL_INCLUDE_DIR AND DDPRUN_NCCL_INCLUDE_DIR

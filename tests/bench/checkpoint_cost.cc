@@ -15,11 +15,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/checkpoint/checkpoint_writer.h"
-#include "worker/config/config.h"
-#include "worker/files/state_dict.h"
-#include "worker/models/models.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/library/checkpoint/checkpoint_writer.h"
+#include "worker/library/files/state_dict.h"
+#include "worker/train/config/config.h"
+#include "worker/train/models/models.h"
+#include "worker/train/optimizer/optimizer.h"
 
 namespace ddprun {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "worker/loader/loader.h"
-#include "worker/memory/keep_freed_memory.h"
+#include "worker/library/base/keep_freed_memory.h"
+#include "worker/train/loader/loader.h"
 
 namespace ddprun {
 namespace {

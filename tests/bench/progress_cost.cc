@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "proto/progress_message.h"
-#include "worker/progress/progress_sender.h"
+#include "worker/library/progress/progress_sender.h"
 
 namespace {
 

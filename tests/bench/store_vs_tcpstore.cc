@@ -38,7 +38,7 @@
 #include "rendezvous/security/token.h"
 #include "rendezvous/service/server.h"
 #include "tests/bench/bench_node.h"
-#include "worker/distributed/agent_store.h"
+#include "worker/library/distributed/agent_store.h"
 
 namespace ddprun {
 namespace {

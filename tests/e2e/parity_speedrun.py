@@ -60,7 +60,7 @@ class SplitMix64:
 
 
 def placements(seed, epoch, samples):
-    """Shifts and mirrors of (position in the epoch's order, index) as worker/data/augment.cc draws them."""
+    """Shifts and mirrors of (position in the epoch's order, index) as worker/train/data/augment.cc draws them."""
     drawn = []
     for position, index in samples:
         random = SplitMix64(seed, epoch, position)

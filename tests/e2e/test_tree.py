@@ -15,22 +15,28 @@ MAY_INCLUDE = {
     "worker": {"proto", "rendezvous", "worker"},
 }
 # The folders of each room, bottom to top: a file includes only its own folder and those before it. The room's own files
-# (its programs) come last.
+# (its programs) come last. Of the worker's room, library/ is what libddprun is made of, and train/ stands upon it.
 FOLDERS = {
     "rendezvous": """base process tcpstore values security membership observe store wire streams journal proxy client listener
         service""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang workers agent
         hosts doctor commands""".split(),
-    "worker": """include base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
-        metrics profile checkpoint library export pipeline plot optimizer loss parallel replicas step evaluation observers training
-        app python examples""".split(),
+    "worker": [
+        "include",
+        *(f"library/{name}" for name in "base files math accelerator rounds distributed ddp progress checkpoint core".split()),
+        *(f"train/{name}" for name in """config kernels data datasets loader layers models metrics profile export pipeline plot
+            optimizer speedrun parallel replicas step evaluation observers training app""".split()),
+        "python",
+        "examples",
+    ],
 }
+WINGS = {"worker/library", "worker/train"}
 # What is within libddprun for a program's ranks to work together. `train` has it through the public headers, as any other program
 # has; only where its process enters and leaves rounds on a GPU too, it reaches further than Main() does.
-LIBRARY_INSIDES = {"distributed", "ddp", "rounds", "progress", "library"}
+LIBRARY_INSIDES = {f"worker/library/{name}" for name in ("distributed", "ddp", "rounds", "progress", "core")}
 # What the worker's room may include of rendezvous: nothing there knows gRPC or Protobuf.
 FOR_WORKERS = {"base", "tcpstore", "values"}
-MAY_LOOK_INSIDE = {"worker/app/train_command.cc", "worker/app/setup.cc"}
+MAY_LOOK_INSIDE = {"worker/train/app/train_command.cc", "worker/train/app/setup.cc"}
 FILES_PER_FOLDER_MAX = 25
 MEMBERS_PER_CLASS_MAX = 25
 METHODS_PER_CLASS_MAX = 40
@@ -97,26 +103,34 @@ def test_workers_include_only_the_plain_folders_of_rendezvous():
             assert not wire.search(path.read_text()), path
 
 
+def folder(path):
+    """That of FOLDERS which holds the file, or the room's name for the room's own files."""
+    room, *parts = path.relative_to(REPO).parent.parts
+    return "/".join(parts[:2] if f"{room}/{parts[0]}" in WINGS else parts[:1]) if parts else room
+
+
+def folders_within(path):
+    return {str(one.relative_to(REPO)) for one in path.iterdir() if one.is_dir()}
+
+
 def test_folders_include_only_those_before_them():
     wrong = []
     for room, folders in FOLDERS.items():
-        assert {path.name for path in (REPO / room).iterdir() if path.is_dir()} == set(folders), room
+        found = folders_within(REPO / room)
+        found = found - WINGS | {one for wing in found & WINGS for one in folders_within(REPO / wing)}
+        assert found == {f"{room}/{name}" for name in folders}
         order = [*folders, room]
         for path in sources(room):
             for included in INCLUDE.findall(path.read_text()):
-                if included.split("/")[0] != room:
-                    continue
-                if order.index((REPO / included).parent.name) > order.index(path.parent.name):
+                if included.split("/")[0] == room and order.index(folder(REPO / included)) > order.index(folder(path)):
                     wrong.append(f"{path.relative_to(REPO)} includes {included}")
     assert not wrong, wrong
 
 
 def test_train_is_made_upon_the_public_headers():
     looking = set()
-    for path in sources("worker"):
-        if path.parent.name in LIBRARY_INSIDES:
-            continue
-        if any((REPO / included).parent.name in LIBRARY_INSIDES for included in INCLUDE.findall(path.read_text())):
+    for path in sources("worker/train"):
+        if any(included.rpartition("/")[0] in LIBRARY_INSIDES for included in INCLUDE.findall(path.read_text())):
             looking.add(str(path.relative_to(REPO)))
     assert looking == MAY_LOOK_INSIDE
 
@@ -133,7 +147,7 @@ def test_folders_and_files_are_small():
 
 def test_the_training_loop_is_one_screen():
     """A LibTorch user reads the whole loop in one file; all else follows its events."""
-    loop = (REPO / "worker/step/training_loop.cc").read_text()
+    loop = (REPO / "worker/train/step/training_loop.cc").read_text()
     assert len(loop.splitlines()) <= LINES_OF_LOOP_MAX
     steps = ["BeginEpoch(", "OnStepBegin", "ForwardBackward(", "BeforeUpdate", "optimizer.Step(", "average->Update("]
     places = [loop.index(step) for step in steps]
@@ -264,7 +278,7 @@ def test_backticked_paths_of_the_documents_exist():
 
 def test_a_backticked_path_that_does_not_exist_is_found():
     known = known_paths()
-    right = "`proto/version.h`, `version.h`, `worker/config/`, `proto/version.{h,cc}`, `torch/torch.h`, `worker/NAME`, `a.b(c)`"
+    right = "`proto/version.h`, `version.h`, `worker/train/config/`, `proto/version.{h,cc}`, `torch/torch.h`, `worker/NAME`, `a.b(c)`"
     assert missing_paths(right, {*known, "/proto/version.cc"}) == []
     wrong = "`proto/versions.h`, `versions.h`, `worker/confg/`, `proto/version.{h,cc}`, `config/version.h`"
     assert missing_paths(wrong, known) == ["proto/versions.h", "versions.h", "worker/confg", "proto/version.cc", "config/version.h"]

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "worker/files/safetensors.h"
-#include "worker/files/torch_archive.h"
+#include "worker/library/files/safetensors.h"
+#include "worker/library/files/torch_archive.h"
 
 namespace ddprun::fuzz {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libddprun_cuda.so on a real device: what the tests elsewhere, which have none, cannot see.
-#include "worker/accelerator/accelerator.h"
+#include "worker/library/accelerator/accelerator.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "tests/gpu/device_time.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/kernels/kernels.h"
-#include "worker/loader/gpu_images.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/loader/gpu_images.h"
 
 namespace ddprun {
 namespace {

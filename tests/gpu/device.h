@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "worker/accelerator/accelerator.h"
+#include "worker/library/accelerator/accelerator.h"
 
 namespace ddprun {
 

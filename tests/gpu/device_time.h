@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "worker/accelerator/accelerator.h"
+#include "worker/library/accelerator/accelerator.h"
 
 namespace ddprun {
 

@@ -11,11 +11,11 @@
 
 #include "tests/gpu/device.h"
 #include "tests/gpu/device_time.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/kernels/kernels.h"
-#include "worker/layers/batch_norm.h"
-#include "worker/optimizer/optimizer.h"
-#include "worker/parallel/cast_weights.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/layers/batch_norm.h"
+#include "worker/train/optimizer/optimizer.h"
+#include "worker/train/parallel/cast_weights.h"
 
 namespace ddprun {
 namespace {

@@ -8,10 +8,10 @@
 #include "proto/worker_env.h"
 #include "tests/gpu/device.h"
 #include "tests/testing/small_training.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/base/unique_tensors.h"
-#include "worker/parallel/precision.h"
-#include "worker/step/recent_states.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/library/base/unique_tensors.h"
+#include "worker/train/parallel/precision.h"
+#include "worker/train/step/recent_states.h"
 
 namespace ddprun {
 namespace {

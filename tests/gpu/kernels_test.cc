@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of worker/kernels on a real device beside LibTorch's operations there. What their
-// arithmetic is, tests/unit/worker/kernels_*_test.cc show on a CPU. For each norm a line
+// The kernels of worker/train/kernels on a real device beside LibTorch's operations there. What
+// their arithmetic is, tests/unit/worker/kernels_*_test.cc show on a CPU. For each norm a line
 //   norm bf16 512x64x32x32 microseconds 12.3 without kernels 45.6
 // of forward and backward of a norm and its ReLU, as part of a CUDA graph.
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 
 #include "tests/gpu/device.h"
 #include "tests/gpu/device_time.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/kernels/kernels.h"
-#include "worker/layers/batch_norm.h"
-#include "worker/loader/gpu_images.h"
-#include "worker/replicas/tensor_sums.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/layers/batch_norm.h"
+#include "worker/train/loader/gpu_images.h"
+#include "worker/train/replicas/tensor_sums.h"
 
 namespace ddprun {
 namespace {

@@ -8,7 +8,7 @@
 #include "proto/worker_env.h"
 #include "tests/gpu/device.h"
 #include "tests/testing/trained_steps.h"
-#include "worker/accelerator/accelerator.h"
+#include "worker/library/accelerator/accelerator.h"
 
 namespace ddprun {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the workers of a simulated run do when they have met: they train together, as `train` does
-// (worker/training). A world's ranks agree on whose state they go on with, by the real rule, and
-// make steps in which all must take part; each counts a step a little later than the others. A rank
-// that leaves its world keeps its state, one that ends loses it.
+// (worker/train/training). A world's ranks agree on whose state they go on with, by the real rule,
+// and make steps in which all must take part; each counts a step a little later than the others. A
+// rank that leaves its world keeps its state, one that ends loses it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_clock.h"
 #include "tests/simulation/sim_random.h"
-#include "worker/training/start_choice.h"
+#include "worker/train/training/start_choice.h"
 
 namespace ddprun {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs kernels of worker/kernels on the CPU, as they are: block after block, each thread of a block
-// a fiber, so that __syncthreads() works; in every second block the last thread comes first. A
-// KernelLauncher: what calls a kernel is tested with it. A file that includes a .cu includes
+// Runs kernels of worker/train/kernels on the CPU, as they are: block after block, each thread of a
+// block a fiber, so that __syncthreads() works; in every second block the last thread comes first.
+// A KernelLauncher: what calls a kernel is tested with it. A file that includes a .cu includes
 // cuda_words.h first.
 #pragma once
 
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/accelerator/kernel_launcher.h"
+#include "worker/library/accelerator/kernel_launcher.h"
 
 namespace ddprun::emulator {
 

@@ -2,14 +2,14 @@
 #include "tests/testing/emulated_kernels.h"
 
 #include "tests/testing/cuda_words.h"
-#include "worker/kernels/batch.cu"
-#include "worker/kernels/batch_norm.cu"
-#include "worker/kernels/batch_norm_backward.cu"
-#include "worker/kernels/batch_norm_channels.cu"
-#include "worker/kernels/max_pool.cu"
-#include "worker/kernels/muon.cu"
-#include "worker/kernels/sgd.cu"
-#include "worker/kernels/word_sums.cu"
+#include "worker/train/kernels/batch.cu"
+#include "worker/train/kernels/batch_norm.cu"
+#include "worker/train/kernels/batch_norm_backward.cu"
+#include "worker/train/kernels/batch_norm_channels.cu"
+#include "worker/train/kernels/max_pool.cu"
+#include "worker/train/kernels/muon.cu"
+#include "worker/train/kernels/sgd.cu"
+#include "worker/train/kernels/word_sums.cu"
 
 namespace ddprun {
 

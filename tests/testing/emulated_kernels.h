@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels of worker/kernels, for CPU tensors.
+// All kernels of worker/train/kernels, for CPU tensors.
 #pragma once
 
 #include <memory>

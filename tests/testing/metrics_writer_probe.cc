@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "worker/metrics/metrics_writer.h"
+#include "worker/train/metrics/metrics_writer.h"
 
 int main(int argc, char** argv) {
   if (argc != 6) return 2;

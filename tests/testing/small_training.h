@@ -14,10 +14,10 @@
 #include <ostream>
 #include <utility>
 
-#include "worker/data/dataset.h"
-#include "worker/models/models.h"
-#include "worker/parallel/data_parallel.h"
-#include "worker/step/training_loop.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/models/models.h"
+#include "worker/train/parallel/data_parallel.h"
+#include "worker/train/step/training_loop.h"
 
 namespace ddprun {
 

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/dataset.h"
-#include "worker/models/models.h"
-#include "worker/parallel/data_parallel.h"
-#include "worker/parallel/precision.h"
-#include "worker/step/training_loop.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/models/models.h"
+#include "worker/train/parallel/data_parallel.h"
+#include "worker/train/parallel/precision.h"
+#include "worker/train/step/training_loop.h"
 
 namespace ddprun {
 

@@ -17,7 +17,7 @@
 #include "tests/testing/small_disk.h"
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/library/checkpoint/checkpoint_writer.h"
 
 namespace ddprun {
 namespace {

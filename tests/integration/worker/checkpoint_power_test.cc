@@ -17,8 +17,8 @@
 #include "tests/testing/watch_system_calls.h"
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/checkpoint/checkpoint_writer.h"
-#include "worker/files/atomic_file.h"
+#include "worker/library/checkpoint/checkpoint_writer.h"
+#include "worker/library/files/atomic_file.h"
 
 namespace ddprun {
 namespace {

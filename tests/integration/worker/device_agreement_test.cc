@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which device and backend ranks take, over a real store and a driver that shows each of them other
 // devices, as launchers do (tests/testing/fake_cuda_driver.c, which this program finds first).
-#include "worker/distributed/device_agreement.h"
+#include "worker/library/distributed/device_agreement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include "tests/integration/worker/ranks.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/distributed/world_store.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/library/distributed/world_store.h"
 
 namespace ddprun {
 namespace {

@@ -14,12 +14,12 @@
 
 #include "tests/testing/lone_world.h"
 #include "tests/testing/small_training.h"
-#include "worker/metrics/console.h"
-#include "worker/parallel/data_parallel.h"
-#include "worker/step/training_loop.h"
-#include "worker/step/training_state.h"
-#include "worker/training/training_parts.h"
-#include "worker/training/warm_up.h"
+#include "worker/train/metrics/console.h"
+#include "worker/train/parallel/data_parallel.h"
+#include "worker/train/step/training_loop.h"
+#include "worker/train/step/training_state.h"
+#include "worker/train/training/training_parts.h"
+#include "worker/train/training/warm_up.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is measured across ranks, in a world of processes.
-#include "worker/profile/profiler.h"
+#include "worker/train/profile/profiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
-#include "worker/ddp/shm_group.h"
+#include "worker/library/ddp/shm_group.h"
 
 namespace ddprun {
 namespace {

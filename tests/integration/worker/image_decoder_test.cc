@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pixels of pictures that image_peer.py writes, beside Pillow's and torchvision's.
-#include "worker/data/image_decoder.h"
+#include "worker/train/data/image_decoder.h"
 
 #include <gtest/gtest.h>
 

@@ -13,9 +13,9 @@
 
 #include "tests/testing/lone_world.h"
 #include "tests/testing/small_training.h"
-#include "worker/base/unique_tensors.h"
-#include "worker/ddp/round_group.h"
-#include "worker/step/recent_states.h"
+#include "worker/library/base/unique_tensors.h"
+#include "worker/library/ddp/round_group.h"
+#include "worker/train/step/recent_states.h"
 
 namespace ddprun {
 namespace {

@@ -13,7 +13,7 @@
 #include "ddprun/ddprun.h"
 #include "tests/integration/worker/in_world.h"
 #include "tests/integration/worker/small_net.h"
-#include "worker/library/optimizer_state.h"
+#include "worker/library/core/optimizer_state.h"
 
 namespace ddprun {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/files/state_dict.h"
-#include "worker/models/models.h"
+#include "worker/library/files/state_dict.h"
+#include "worker/train/models/models.h"
 
 namespace ddprun {
 namespace {

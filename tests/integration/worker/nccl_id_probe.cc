@@ -8,8 +8,8 @@
 
 #include "proto/worker_env.h"
 #include "tests/integration/worker/nccl_roots.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/distributed/world_store.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/library/distributed/world_store.h"
 
 namespace ddprun {
 namespace {

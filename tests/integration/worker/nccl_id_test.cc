@@ -10,8 +10,8 @@
 #include "tests/integration/worker/nccl_roots.h"
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/service.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/distributed/world_store.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/library/distributed/world_store.h"
 
 namespace ddprun {
 namespace {

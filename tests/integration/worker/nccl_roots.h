@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/accelerator/accelerator.h"
+#include "worker/library/accelerator/accelerator.h"
 
 namespace ddprun {
 

@@ -9,7 +9,7 @@
 
 #include "tests/testing/lone_world.h"
 #include "tests/testing/paths.h"
-#include "worker/profile/profiler.h"
+#include "worker/train/profile/profiler.h"
 
 namespace ddprun {
 namespace {

@@ -11,14 +11,14 @@
 
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
-#include "worker/base/unique_tensors.h"
-#include "worker/data/dataset.h"
-#include "worker/parallel/data_parallel.h"
-#include "worker/parallel/local_pipeline.h"
-#include "worker/parallel/pipeline_parallel.h"
-#include "worker/parallel/pipeline_plan.h"
-#include "worker/parallel/precision.h"
-#include "worker/step/training_loop.h"
+#include "worker/library/base/unique_tensors.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/parallel/data_parallel.h"
+#include "worker/train/parallel/local_pipeline.h"
+#include "worker/train/parallel/pipeline_parallel.h"
+#include "worker/train/parallel/pipeline_plan.h"
+#include "worker/train/parallel/precision.h"
+#include "worker/train/step/training_loop.h"
 
 namespace ddprun {
 namespace {

@@ -2,7 +2,7 @@
 // Ranks that train with --check-replicas while bits of their memory are flipped: each flip is found
 // and undone, the right rank is named, and the end is that of a training without damage, bit by
 // bit. DDPRUN_FLIPS=100 is the long form.
-#include "worker/training/replica_check.h"
+#include "worker/train/training/replica_check.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -26,11 +26,11 @@
 #include <vector>
 
 #include "tests/integration/worker/ranks.h"
-#include "worker/data/dataset.h"
-#include "worker/evaluation/metric.h"
-#include "worker/observers/checks.h"
-#include "worker/step/graph_steps.h"
-#include "worker/training/trainer.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/evaluation/metric.h"
+#include "worker/train/observers/checks.h"
+#include "worker/train/step/graph_steps.h"
+#include "worker/train/training/trainer.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Safetensors files between C++ and the real Python package, both ways.
-#include "worker/files/safetensors.h"
+#include "worker/library/files/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

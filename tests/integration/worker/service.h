@@ -11,7 +11,7 @@
 #include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
-#include "worker/distributed/agent_store.h"
+#include "worker/library/distributed/agent_store.h"
 
 namespace ddprun {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files between C++ and the real Python, both ways.
-#include "worker/files/state_dict.h"
+#include "worker/library/files/state_dict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 // A step that is replayed gives the numbers of one that is queued: with every setting, over the
 // ends of epochs, over ranks, with images on the device and with a loader's batches. The device is
 // the CPU here; tests/gpu has the same with CUDA graphs.
-#include "worker/step/training_loop.h"
+#include "worker/train/step/training_loop.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "tests/integration/worker/service.h"
 #include "tests/testing/emulated_kernels.h"
 #include "tests/testing/trained_steps.h"
-#include "worker/kernels/kernels.h"
+#include "worker/train/kernels/kernels.h"
 
 namespace ddprun {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/service.h"
-#include "worker/accelerator/accelerator.h"
+#include "worker/library/accelerator/accelerator.h"
 
 namespace ddprun {
 namespace {

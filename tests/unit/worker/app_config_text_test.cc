@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/config/config_file.h"
+#include "worker/train/config/config_file.h"
 
 namespace ddprun {
 namespace {

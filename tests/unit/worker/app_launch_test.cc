@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/launch.h"
+#include "worker/train/app/launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "worker/app/tuning.h"
+#include "worker/train/app/tuning.h"
 
 namespace ddprun {
 namespace {

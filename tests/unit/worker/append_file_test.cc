@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/append_file.h"
+#include "worker/train/metrics/append_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/files/atomic_file.h"
+#include "worker/library/files/atomic_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/checkpoint/checkpoint_file.h"
+#include "worker/library/checkpoint/checkpoint_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@
 
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/files/crc32c.h"
-#include "worker/files/safetensors.h"
+#include "worker/library/files/crc32c.h"
+#include "worker/library/files/safetensors.h"
 
 namespace ddprun {
 namespace {

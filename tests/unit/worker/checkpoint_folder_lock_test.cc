@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/checkpoint/folder_lock.h"
+#include "worker/library/checkpoint/folder_lock.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

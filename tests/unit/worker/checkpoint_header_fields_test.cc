@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints with right checksums whose header is not what train writes.
-#include "worker/checkpoint/header_fields.h"
+#include "worker/library/checkpoint/header_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/files/crc32c.h"
-#include "worker/files/safetensors.h"
+#include "worker/library/files/crc32c.h"
+#include "worker/library/files/safetensors.h"
 
 namespace ddprun {
 namespace {

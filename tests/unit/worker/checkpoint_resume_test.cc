@@ -5,7 +5,7 @@
 
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/checkpoint/resume.h"
+#include "worker/library/checkpoint/resume.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/checkpoint/stop_signal.h"
+#include "worker/library/checkpoint/stop_signal.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/profile/clock_alignment.h"
+#include "worker/train/profile/clock_alignment.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/command_line.h"
+#include "worker/train/app/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

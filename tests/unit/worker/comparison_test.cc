@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which runs `train compare` makes of its settings, and how it shows their results.
-#include "worker/app/comparison.h"
+#include "worker/train/app/comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/config/config.h"
+#include "worker/train/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

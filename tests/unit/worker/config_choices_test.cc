@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/config/choices.h"
+#include "worker/train/config/choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/config/config.h"
+#include "worker/train/config/config.h"
 
 namespace ddprun {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a recipe sets, and what goes over it.
-#include "worker/config/recipe.h"
+#include "worker/train/config/recipe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/app/command_line.h"
-#include "worker/config/config.h"
+#include "worker/train/app/command_line.h"
+#include "worker/train/config/config.h"
 
 namespace ddprun {
 namespace {

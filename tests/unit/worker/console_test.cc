@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/console.h"
+#include "worker/train/metrics/console.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/augment.h"
+#include "worker/train/data/augment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/fixed_size_images.h"
+#include "worker/train/data/fixed_size_images.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/datasets/cifar.h"
+#include "worker/train/datasets/cifar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/unpacked_file.h"
+#include "worker/train/data/unpacked_file.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/dataset.h"
+#include "worker/train/data/dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

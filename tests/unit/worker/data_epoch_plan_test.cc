@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/loader/epoch_plan.h"
+#include "worker/library/math/epoch_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <torch/torch.h>
 
-#include "worker/data/dataset.h"
+#include "worker/train/data/dataset.h"
 
 namespace ddprun {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches made by operations on tensors are those that the loader makes byte by byte.
-#include "worker/loader/gpu_images.h"
+#include "worker/train/loader/gpu_images.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "worker/data/augment.h"
+#include "worker/train/data/augment.h"
 
 namespace ddprun {
 namespace {

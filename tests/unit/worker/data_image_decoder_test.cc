@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/image_decoder.h"
+#include "worker/train/data/image_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

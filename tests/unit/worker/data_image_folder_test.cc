@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/datasets/image_folder.h"
+#include "worker/train/datasets/image_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/data_pictures.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/loader/loader.h"
+#include "worker/train/loader/loader.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/loader/loader.h"
+#include "worker/train/loader/loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/damaged_samples.h"
-#include "worker/data/fixed_size_images.h"
+#include "worker/train/data/damaged_samples.h"
+#include "worker/train/data/fixed_size_images.h"
 
 namespace ddprun {
 namespace {

@@ -12,7 +12,7 @@
 // It needs <cstdio> before it.
 #include <jpeglib.h>
 
-#include "worker/data/image_decoder.h"
+#include "worker/train/data/image_decoder.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/sample_split.h"
+#include "worker/train/data/sample_split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/loader/sampler.h"
+#include "worker/library/math/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

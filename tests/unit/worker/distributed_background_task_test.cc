@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work beside other work: begun at once, waited for once, and its error not lost.
-#include "worker/base/background_task.h"
+#include "worker/library/base/background_task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/ddp/bucket_layout.h"
+#include "worker/library/ddp/bucket_layout.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

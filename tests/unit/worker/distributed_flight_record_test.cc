@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's place among its collectives, out of records as c10d of torch 2.11 writes them.
-#include "worker/progress/flight_record.h"
+#include "worker/library/progress/flight_record.h"
 
 #include <gtest/gtest.h>
 

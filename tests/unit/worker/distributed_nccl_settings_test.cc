@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What NCCL's process group is told where a person has not said anything.
-#include "worker/distributed/nccl_settings.h"
+#include "worker/library/distributed/nccl_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which device a rank takes, and which backend all of them: on machines with no, some and enough
 // GPUs, and with launchers that show each rank only its own.
-#include "worker/distributed/rank_device.h"
+#include "worker/library/distributed/rank_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

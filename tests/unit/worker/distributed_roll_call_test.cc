@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "worker/distributed/roll_call.h"
+#include "worker/library/distributed/roll_call.h"
 
 namespace ddprun {
 namespace {

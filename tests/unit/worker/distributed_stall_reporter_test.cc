@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a silent rank waits, as its agent hears it.
-#include "worker/progress/stall_reporter.h"
+#include "worker/library/progress/stall_reporter.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -5,8 +5,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "worker/distributed/network_address.h"
-#include "worker/distributed/world_store.h"
+#include "worker/library/distributed/network_address.h"
+#include "worker/library/distributed/world_store.h"
 
 namespace ddprun {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test images that lie on the device are those that the loader gives, shard by shard and pass by
 // pass. The device is the CPU here.
-#include "worker/evaluation/test_feed.h"
+#include "worker/train/evaluation/test_feed.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

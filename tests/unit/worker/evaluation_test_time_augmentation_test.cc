@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/evaluation/test_time_augmentation.h"
+#include "worker/train/evaluation/test_time_augmentation.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

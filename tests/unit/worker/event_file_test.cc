@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/event_file.h"
+#include "worker/train/metrics/event_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/export/initial_weights.h"
+#include "worker/train/export/initial_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/export/model_file.h"
-#include "worker/files/safetensors.h"
-#include "worker/files/state_dict.h"
+#include "worker/library/files/safetensors.h"
+#include "worker/library/files/state_dict.h"
+#include "worker/train/export/model_file.h"
 
 namespace ddprun {
 namespace {

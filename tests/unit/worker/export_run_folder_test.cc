@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/export/run_folder.h"
+#include "worker/train/export/run_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/export/transformers_names.h"
+#include "worker/train/export/transformers_names.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "worker/files/state_dict.h"
-#include "worker/models/models.h"
+#include "worker/library/files/state_dict.h"
+#include "worker/train/models/models.h"
 
 namespace ddprun {
 namespace {

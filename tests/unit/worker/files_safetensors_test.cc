@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/files/bounded_json.h"
-#include "worker/files/safetensors.h"
+#include "worker/library/files/bounded_json.h"
+#include "worker/library/files/safetensors.h"
 
 namespace ddprun {
 namespace {

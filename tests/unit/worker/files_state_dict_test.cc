@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/files/state_dict.h"
+#include "worker/library/files/state_dict.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files as someone who means harm would write them.
-#include "worker/files/torch_archive.h"
+#include "worker/library/files/torch_archive.h"
 
 #include <ATen/ATen.h>
 #include <caffe2/serialize/inline_container.h>
@@ -12,7 +12,7 @@
 #include <map>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/files/state_dict.h"
+#include "worker/library/files/state_dict.h"
 
 namespace ddprun {
 namespace {

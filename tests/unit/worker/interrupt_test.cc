@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "rendezvous/base/owned_fd.h"
-#include "worker/rounds/tcp_sockets.h"
+#include "worker/library/rounds/tcp_sockets.h"
 
 namespace ddprun {
 namespace {

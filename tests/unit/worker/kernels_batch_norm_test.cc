@@ -16,8 +16,8 @@
 
 #include "tests/testing/emulated_kernels.h"
 #include "tests/testing/threads_sum.h"
-#include "worker/kernels/kernels.h"
-#include "worker/layers/batch_norm.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/layers/batch_norm.h"
 
 namespace ddprun {
 namespace {

@@ -5,9 +5,9 @@
 #include <torch/torch.h>
 
 #include "tests/testing/emulated_kernels.h"
-#include "worker/data/augment.h"
-#include "worker/kernels/kernels.h"
-#include "worker/loader/gpu_images.h"
+#include "worker/train/data/augment.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/loader/gpu_images.h"
 
 namespace ddprun {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/testing/emulated_kernels.h"
-#include "worker/accelerator/accelerator.h"
-#include "worker/accelerator/kernel_images.h"
-#include "worker/kernels/kernels.h"
+#include "worker/library/accelerator/accelerator.h"
+#include "worker/library/accelerator/kernel_images.h"
+#include "worker/train/kernels/kernels.h"
 
 namespace ddprun {
 namespace {

@@ -3,7 +3,7 @@
 // max_pool2d, batch_norm and gelu, forward and backward, at even and odd sizes and with equal
 // values in a window: pooled values and where they are from exactly, all others within two units in
 // the last place of the largest value, eight of floats.
-#include "worker/layers/max_pool.h"
+#include "worker/train/layers/max_pool.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -12,8 +12,8 @@
 #include <ostream>
 
 #include "tests/testing/emulated_kernels.h"
-#include "worker/kernels/kernels.h"
-#include "worker/layers/batch_norm.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/layers/batch_norm.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/ddp/gradient_weight.h"
+#include "worker/library/ddp/gradient_weight.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

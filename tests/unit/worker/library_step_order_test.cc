@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/library/step_order.h"
+#include "worker/library/core/step_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank keeps for the next round is the state of one step, also when the round ends after an
 // optimizer has made the next one.
-#include "worker/library/tracked.h"
+#include "worker/library/core/tracked.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/loader/sample_log.h"
+#include "worker/train/loader/sample_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

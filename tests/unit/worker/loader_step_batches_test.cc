@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/loader/step_batches.h"
+#include "worker/train/loader/step_batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/memory/keep_freed_memory.h"
+#include "worker/library/base/keep_freed_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/metric_series.h"
+#include "worker/train/metrics/metric_series.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/metrics_writer.h"
+#include "worker/train/metrics/metrics_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "tests/testing/eventually.h"
-#include "worker/metrics/metric_series.h"
+#include "worker/train/metrics/metric_series.h"
 
 namespace ddprun {
 namespace {

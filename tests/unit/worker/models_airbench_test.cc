@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "worker/layers/whitening.h"
-#include "worker/models/models.h"
+#include "worker/train/models/models.h"
+#include "worker/train/speedrun/whitening.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two ranks' synchronised batch norm against one process' BatchNorm2d on both batches together.
-#include "worker/layers/batch_norm.h"
+#include "worker/train/layers/batch_norm.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tests/testing/threads_sum.h"
-#include "worker/models/models.h"
+#include "worker/train/models/models.h"
 
 namespace ddprun {
 namespace {

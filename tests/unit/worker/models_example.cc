@@ -2,7 +2,7 @@
 // Two linear layers with a ReLU between: how a model is added (worker/README.md).
 #include <torch/nn/modules/linear.h>
 
-#include "worker/models/models.h"
+#include "worker/train/models/models.h"
 
 namespace ddprun {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "worker/models/models.h"
+#include "worker/train/models/models.h"
 
 #include "tests/testing/paths.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm with its tail in one pass, beside LibTorch's operations one after the other: the same
 // bits.
-#include "worker/base/torch_versions.h"
-#include "worker/layers/fused_norm.h"
+#include "worker/library/base/torch_versions.h"
+#include "worker/train/layers/fused_norm.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <tuple>
 
-#include "worker/layers/batch_norm.h"
+#include "worker/train/layers/batch_norm.h"
 
 namespace ddprun {
 namespace {

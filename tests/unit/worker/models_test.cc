@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/models/models.h"
+#include "worker/train/models/models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "worker/base/unique_tensors.h"
+#include "worker/library/base/unique_tensors.h"
 
 namespace ddprun {
 namespace {

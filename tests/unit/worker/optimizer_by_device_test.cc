@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters on several devices, as those of a pipeline in one process. The second device is
 // `meta`, which has no values.
-#include "worker/optimizer/by_device.h"
+#include "worker/train/optimizer/by_device.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/optimizer/optimizer.h"
+#include "worker/train/optimizer/optimizer.h"
 
 namespace ddprun {
 namespace {

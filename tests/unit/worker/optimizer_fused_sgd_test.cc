@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of SGD, run on the CPU, makes torch.optim.SGD's steps within two units in the last
 // place of the largest term, and writes casts that are those of the parameters.
-#include "worker/optimizer/fused_sgd.h"
+#include "worker/train/optimizer/fused_sgd.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -11,8 +11,8 @@
 #include <string>
 
 #include "tests/testing/emulated_kernels.h"
-#include "worker/kernels/kernels.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/optimizer/optimizer.h"
 
 namespace ddprun {
 namespace {

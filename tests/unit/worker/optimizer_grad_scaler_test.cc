@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/optimizer/grad_scaler.h"
+#include "worker/train/optimizer/grad_scaler.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/optimizer/gradient_clip.h"
+#include "worker/train/optimizer/gradient_clip.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/optimizer/muon.h"
+#include "worker/train/speedrun/muon.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "tests/testing/emulated_kernels.h"
-#include "worker/kernels/kernels.h"
-#include "worker/layers/whitening.h"
+#include "worker/train/kernels/kernels.h"
+#include "worker/train/speedrun/whitening.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/optimizer/schedule.h"
+#include "worker/train/optimizer/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Beside LibTorch's own optimizers, which Python's are held to.
-#include "worker/optimizer/optimizer.h"
+#include "worker/train/optimizer/optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

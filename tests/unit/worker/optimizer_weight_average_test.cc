@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/optimizer/weight_average.h"
+#include "worker/train/optimizer/weight_average.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

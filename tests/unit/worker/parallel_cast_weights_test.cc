@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights that stay cast give autocast's numbers, bit by bit, whoever changes the weights.
-#include "worker/parallel/cast_weights.h"
+#include "worker/train/parallel/cast_weights.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/parallel/precision.h"
+#include "worker/train/parallel/precision.h"
 
 namespace ddprun {
 namespace {

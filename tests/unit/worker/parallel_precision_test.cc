@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/parallel/precision.h"
+#include "worker/train/parallel/precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "worker/config/config.h"
-#include "worker/models/models.h"
+#include "worker/train/config/config.h"
+#include "worker/train/models/models.h"
 
 namespace ddprun {
 namespace {

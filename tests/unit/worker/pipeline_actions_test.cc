@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties of the schedules over all small pipelines: nothing is used before it is there, nobody
 // waits for ever, and how many micro-batches a stage holds at once.
-#include "worker/pipeline/actions.h"
+#include "worker/train/pipeline/actions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

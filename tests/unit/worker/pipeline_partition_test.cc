@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/pipeline/part_costs.h"
+#include "worker/train/pipeline/part_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

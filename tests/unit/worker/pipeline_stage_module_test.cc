@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model cut into modules: each has its own tensors under the whole model's names, and what a part
 // costs is told without leaving a trace.
-#include "worker/pipeline/stage_module.h"
+#include "worker/train/pipeline/stage_module.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "worker/base/unique_tensors.h"
-#include "worker/pipeline/part_costs.h"
+#include "worker/library/base/unique_tensors.h"
+#include "worker/train/pipeline/part_costs.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/plot/axis.h"
+#include "worker/train/plot/axis.h"
 
 #include <gtest/gtest.h>
 

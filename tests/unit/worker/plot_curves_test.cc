@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/plot/curves.h"
+#include "worker/train/plot/curves.h"
 
 #include <gtest/gtest.h>
 

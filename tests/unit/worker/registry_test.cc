@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One file adds a model, a data set, an optimizer, a loss and a metric, and `train` takes them by
 // their names: nothing else knows of them.
-#include "worker/base/registry.h"
+#include "worker/library/base/registry.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -13,13 +13,13 @@
 #include <sstream>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/app/command_line.h"
-#include "worker/app/commands.h"
-#include "worker/data/dataset.h"
-#include "worker/evaluation/metric.h"
-#include "worker/loss/loss.h"
-#include "worker/models/models.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/train/app/command_line.h"
+#include "worker/train/app/commands.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/evaluation/metric.h"
+#include "worker/train/layers/loss.h"
+#include "worker/train/models/models.h"
+#include "worker/train/optimizer/optimizer.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/replicas/judgement.h"
+#include "worker/train/replicas/judgement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/replicas/tensor_sums.h"
+#include "worker/train/replicas/tensor_sums.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "tests/testing/emulated_kernels.h"
-#include "worker/replicas/tensor_copy.h"
-#include "worker/replicas/word_sum.h"
+#include "worker/train/replicas/tensor_copy.h"
+#include "worker/train/replicas/word_sum.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/rounds/round_listener.h"
+#include "worker/library/rounds/round_listener.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/round_start.h"
+#include "worker/train/training/round_start.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <vector>
 
-#include "worker/checkpoint/stop_signal.h"
-#include "worker/config/config.h"
-#include "worker/data/dataset.h"
-#include "worker/observers/checks.h"
-#include "worker/rounds/round_end.h"
+#include "worker/library/checkpoint/stop_signal.h"
+#include "worker/library/rounds/round_end.h"
+#include "worker/train/config/config.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/observers/checks.h"
 
 namespace ddprun {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <string>
 
-#include "worker/checkpoint/checkpoint_file.h"
-#include "worker/checkpoint/checkpoint_folder.h"
-#include "worker/files/atomic_file.h"
+#include "worker/library/checkpoint/checkpoint_file.h"
+#include "worker/library/checkpoint/checkpoint_folder.h"
+#include "worker/library/files/atomic_file.h"
 
 namespace ddprun {
 

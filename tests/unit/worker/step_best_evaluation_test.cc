@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/best_evaluation.h"
+#include "worker/train/step/best_evaluation.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "worker/step/training_state.h"
+#include "worker/train/step/training_state.h"
 
 namespace ddprun {
 namespace {

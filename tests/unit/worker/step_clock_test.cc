@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/step_clock.h"
+#include "worker/train/metrics/step_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/step_recorder.h"
+#include "worker/train/step/step_recorder.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/run_ahead_limit.h"
+#include "worker/train/step/run_ahead_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/training_state.h"
+#include "worker/train/step/training_state.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "worker/step/step_counter.h"
+#include "worker/train/step/step_counter.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/straggler_rule.h"
+#include "worker/train/metrics/straggler_rule.h"
 
 #include <gtest/gtest.h>
 

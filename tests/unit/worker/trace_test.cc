@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/profile/trace.h"
+#include "worker/train/profile/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/training_snapshot.h"
+#include "worker/train/training/training_snapshot.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/base/step_seed.h"
-#include "worker/checkpoint/header_fields.h"
-#include "worker/files/atomic_file.h"
+#include "worker/library/base/step_seed.h"
+#include "worker/library/checkpoint/header_fields.h"
+#include "worker/library/files/atomic_file.h"
 
 namespace ddprun {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "worker/training/kept_training.h"
+#include "worker/train/training/kept_training.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/training_plan.h"
+#include "worker/train/step/training_plan.h"
 
 #include <gtest/gtest.h>
 

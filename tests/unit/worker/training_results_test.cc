@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a training can be told without a world: the folder for the result, the checksum.
-#include "worker/training/results.h"
+#include "worker/train/training/results.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

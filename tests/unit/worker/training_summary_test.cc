@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/observers/summary.h"
+#include "worker/train/observers/summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ class EpochBatches:
                 batches.end_step()                              # these samples are done, on all ranks
             batches.end_epoch()
 
-    The numbers are those of ddprun's `train` (worker/loader/epoch_plan.h). The order of an epoch is torch.randperm of a generator
+    The numbers are those of ddprun's `train` (worker/library/math/epoch_plan.h). The order of an epoch is torch.randperm of a generator
     seeded with seed + epoch, as in torch.utils.data.DistributedSampler. Batch k takes the next batch_size * world_size samples of it,
     and rank r every world_size-th of those from the r-th on; where that product divides the data set the numbers are
     DistributedSampler's. Nothing is repeated and nothing dropped: what is left at the end is shared out as evenly as it goes, and

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Panels side by side with axes and a legend, drawn by Cairo.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "worker/train/plot/curves.h"
+
+namespace ddprun {
+
+struct ChartOptions {
+  std::string file;  // .png or .svg
+  std::string x_title = "step";
+  int width = 1200;  // pixels, or points of an SVG
+  int height = 480;
+};
+
+// Draws one stroked path per curve in the colour of its run; measured values are pale if the curve
+// is smoothed. Throws std::runtime_error if the file cannot be written.
+void DrawChart(const std::vector<Panel>& panels, const std::vector<std::string>& run_names,
+               const ChartOptions& options);
+
+}  // namespace ddprun
