@@ -16,8 +16,8 @@
 #include <random>
 #include <thread>
 
+#include "ddprun/detail/shm_notes.h"
 #include "ddprun/distributed_data_parallel.h"
-#include "ddprun/shm_notes.h"
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"

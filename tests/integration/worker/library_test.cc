@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddprun/ddprun.h"
+#include "ddprun/detail/interrupt.h"
 #include "tests/integration/worker/in_world.h"
 #include "tests/integration/worker/small_net.h"
 #include "worker/library/core/optimizer_state.h"

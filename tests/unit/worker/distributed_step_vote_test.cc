@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that vote, without a network: a ballot is read by all when all have cast theirs.
-#include "ddprun/step_vote.h"
+#include "ddprun/detail/step_vote.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

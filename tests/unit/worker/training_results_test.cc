@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <torch/torch.h>
 
-#include "ddprun/checksum.h"
+#include "ddprun/detail/checksum.h"
 #include "tests/unit/worker/temp_files.h"
 
 namespace ddprun {

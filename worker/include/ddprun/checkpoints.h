@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "ddprun/detail/epoch_loop.h"
-#include "ddprun/training_position.h"
+#include "ddprun/detail/training_position.h"
 #include "ddprun/world.h"
 #include "ddprun/zero_redundancy_optimizer.h"
 

@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/choices.h"
-#include "ddprun/shm_notes.h"
+#include "ddprun/detail/choices.h"
+#include "ddprun/detail/shm_notes.h"
 #include "ddprun/world.h"
 
 namespace c10d {

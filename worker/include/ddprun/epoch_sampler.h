@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/training_position.h"
+#include "ddprun/detail/training_position.h"
 #include "ddprun/world.h"
 
 namespace ddprun {

@@ -2,7 +2,9 @@
 // The frame of a program that trains as one rank of several.
 #pragma once
 
+#include <exception>
 #include <functional>
+#include <string>
 
 #include "ddprun/world.h"
 
@@ -32,5 +34,21 @@ struct MainOptions {
 // one listens to the agent, and SIGPIPE is ignored, because Gloo writes to connections that were
 // shut down. Throws nothing. Once in a process, on its first thread.
 int Main(int argc, char** argv, const std::function<void(World&)>& train, MainOptions options = {});
+
+// For a program without Main(): one sentence, a failure record for the launcher, an exit code.
+
+inline constexpr int kExitSuccess = 0;
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitSignal = 128;  // + its number
+
+// Writes "PROGRAM: SENTENCE" to stderr and the sentence to TORCHELASTIC_ERROR_FILE, if that is set.
+// Returns `code`. Throws nothing of its own; from any thread.
+int ReportFailure(const std::string& program, const std::string& sentence, int code);
+
+// The same of an exception, by Main()'s rules: what() up to its first line's end, and
+// kExitUsage of std::invalid_argument, kExitSignal + signal of an end that a signal has asked for,
+// else kExitFailure.
+int ReportFailure(const std::string& program, const std::exception_ptr& error);
 
 }  // namespace ddprun

@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/choices.h"
+#include "ddprun/detail/choices.h"
 #include "ddprun/errors.h"
 
 namespace ddprun {
@@ -65,18 +66,11 @@ class World {
   static std::unique_ptr<World> Join(Options options);
   virtual ~World();
 
-  // For what is left on the device when the world has ended.
-  static constexpr std::chrono::seconds kAbortLimit{5};
-
   // Null: this rank is not kept when its world ends.
   const std::shared_ptr<Interrupt>& interrupt() const { return interrupt_; }
-  // Null where there is no Main().
-  const std::shared_ptr<ProcessState>& process() const { return process_; }
   // Throws RoundOver if this world has ended: between steps, where no collective would tell. A rank
   // that is alone must call it in each step, or a node that joins waits for it (Checkpoints does).
   void CheckRound() const;
-  // 0, 1, ...: the same on all ranks if they call it in the same order, for keys of the store.
-  int NextNumber() { return next_number_++; }
 
   const WorkerEnv& env() const { return *env_; }
   int rank() const;
@@ -116,8 +110,6 @@ class World {
   // Reports to the launcher how far this rank is, for `ddprun status`, metrics and the detection of
   // hangs. Does nothing without Main() or ddprun. Never waits; from any thread.
   void Progress(std::int64_t step, std::optional<std::int64_t> epoch = std::nullopt);
-  // Reports all else that a rank can tell. For the library itself.
-  void Report(const ProgressMessage& message);
 
   // Collectives begun from now on: within a step, in which the ranks are together, or in what may
   // take one of them longer than others (evaluation, a file). Cheap, and of this rank alone.
@@ -137,9 +129,6 @@ class World {
 
   // Leaves the group cleanly; nothing may communicate afterwards.
   virtual void Shutdown() = 0;
-  // Instead of Shutdown(), when the interrupt was triggered: waits until nothing of this world is
-  // left on the device. Throws std::runtime_error if that takes longer than kAbortLimit.
-  virtual void AwaitAborted() {}
 
  protected:
   World(const WorkerEnv& env, std::chrono::milliseconds timeout,
@@ -152,6 +141,10 @@ class World {
       : World(env, timeout, step_timeout, std::move(interrupt), nullptr) {}
 
  private:
+  friend struct WorldAccess;  // detail/world_access.h
+
+  virtual void AwaitAborted() {}
+
   const std::unique_ptr<const WorkerEnv> env_;
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds step_timeout_;
@@ -159,5 +152,11 @@ class World {
   const std::shared_ptr<ProcessState> process_;
   int next_number_ = 0;
 };
+
+// For a collective of your own on World::group(), until the work is done. Throws what it threw, and
+// RoundOver if the world has ended before. When a connection breaks, Gloo wakes whoever receives on
+// it, but not always whoever sends, who would wait for the whole timeout otherwise. With NCCL the
+// device waits and not the host, until the group is aborted: World::ToHost() reads what they make.
+void Await(const World& world, const c10::intrusive_ptr<c10d::Work>& work);
 
 }  // namespace ddprun

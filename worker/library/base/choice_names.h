@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/choices.h"
+#include "ddprun/detail/choices.h"
 
 namespace ddprun {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/training_position.h"
+#include "ddprun/detail/training_position.h"
 
 namespace ddprun {
 

@@ -2,7 +2,6 @@
 #include "ddprun/checkpoints.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -10,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
-#include <system_error>
 
-#include "ddprun/step_vote.h"
+#include "ddprun/detail/step_vote.h"
+#include "ddprun/detail/world_access.h"
 #include "proto/json_text.h"
 #include "proto/version.h"
 #include "proto/worker_env.h"
@@ -20,17 +19,16 @@
 #include "worker/library/base/first_line.h"
 #include "worker/library/checkpoint/checkpoint_folder.h"
 #include "worker/library/checkpoint/checkpoint_writer.h"
-#include "worker/library/checkpoint/folder_lock.h"
 #include "worker/library/checkpoint/header_fields.h"
 #include "worker/library/checkpoint/resume.h"
 #include "worker/library/checkpoint/stop_signal.h"
 #include "worker/library/core/kept_state.h"
+#include "worker/library/core/one_writer.h"
 #include "worker/library/core/parameter_check.h"
 #include "worker/library/core/step_order.h"
 #include "worker/library/core/step_seeds.h"
 #include "worker/library/core/tracked.h"
 #include "worker/library/ddp/gradient_weight.h"
-#include "worker/library/files/atomic_file.h"
 #include "worker/library/files/tensor_list.h"
 #include "worker/library/rounds/process_state.h"
 
@@ -49,32 +47,6 @@ constexpr std::chrono::seconds kSaveLimit{600};
 Json ToJson(const TrainingPosition& position) {
   return {{"step", position.step}, {"epoch", position.epoch}, {"consumed", position.consumed}};
 }
-
-std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& world,
-                                       const Notify& notify) {
-  if (const std::error_code error = MakeFolder(folder))
-    throw CheckpointError("the folder of the checkpoints, " + folder +
-                          ", cannot be created: " + error.message());
-  const WorkerEnv& env = world.env();
-  try {
-    return std::make_unique<FolderLock>(
-        folder, FolderLock::Options{.run = env.run_id, .restarted = Restarted(env)}, notify);
-  } catch (const std::runtime_error& taken) {
-    throw CheckpointError(taken.what());
-  }
-}
-
-// Signals, the folder's lock and what is kept in memory are the process's.
-struct OnlyOne {
-  OnlyOne() {
-    if (exists.exchange(true))
-      throw std::invalid_argument(
-          "this process has a Checkpoints already, and can have one at a time; let that one track "
-          "all, or destroy it first");
-  }
-  ~OnlyOne() { exists = false; }
-  static inline std::atomic<bool> exists = false;
-};
 
 }  // namespace
 
@@ -100,9 +72,10 @@ class Checkpoints::State {
   bool IsDue(const TrainingPosition& position) const {
     return options_.every_steps > 0 && position.step % options_.every_steps == 0;
   }
+  const std::shared_ptr<ProcessState>& process() const { return WorldAccess::Process(world_); }
   // Whether a rank of this world may go on in another one.
   bool is_kept() const {
-    return world_.process() != nullptr && world_.interrupt() != nullptr && !tracked_.divided();
+    return process() != nullptr && world_.interrupt() != nullptr && !tracked_.divided();
   }
   // Throws what the ranks do not have alike.
   void CheckAlike();
@@ -129,7 +102,7 @@ class Checkpoints::State {
   std::vector<std::string> TakeErrors();
   void Stop(const TrainingPosition& position, int signal);
 
-  const OnlyOne only_one_;
+  const OneOfProcess only_one_;
   World& world_;
   Options options_;
   Tracked tracked_;
@@ -188,7 +161,7 @@ std::chrono::milliseconds Checkpoints::State::save_limit() const {
 }
 
 std::optional<int> Checkpoints::State::FindSource() {
-  const KeptState* kept = is_kept() ? world_.process()->kept.get() : nullptr;
+  const KeptState* kept = is_kept() ? process()->kept.get() : nullptr;
   const at::Tensor steps =
       world_.AllGather(at::full({1}, kept == nullptr ? -1 : kept->position.step, at::kLong));
   const auto source = static_cast<int>(steps.argmax(0).item<std::int64_t>());
@@ -200,7 +173,7 @@ TrainingPosition Checkpoints::State::Resume() {
   CheckAlike();
   const std::optional<int> source = FindSource();
   const TrainingPosition position = source ? GoOn(*source) : FromDisk();
-  if (world_.process() != nullptr) world_.process()->kept.reset();
+  if (process() != nullptr) process()->kept.reset();
   Mark(position);
   order_.Resume(position);
   checked_ = false;
@@ -213,7 +186,7 @@ TrainingPosition Checkpoints::State::Resume() {
 }
 
 TrainingPosition Checkpoints::State::GoOn(int source) {
-  const KeptState* kept = world_.rank() == source ? world_.process()->kept.get() : nullptr;
+  const KeptState* kept = world_.rank() == source ? process()->kept.get() : nullptr;
   Json words;
   if (kept != nullptr) words = {{"position", ToJson(kept->position)}, {"training", kept->training}};
   words = Json::parse(world_.BroadcastText(JsonText(words), source));
@@ -306,7 +279,7 @@ void Checkpoints::State::Keep() {
   try {
     NamedTensors tensors = tracked_.Marked();
     if (tensors.empty()) return;
-    world_.process()->kept = std::make_shared<KeptState>(
+    process()->kept = std::make_shared<KeptState>(
         KeptState{.position = *marked_, .training = training_, .tensors = std::move(tensors)});
   } catch (const std::exception&) {
     // This rank goes on without a state of its own.
@@ -428,8 +401,8 @@ void Checkpoints::State::SaveUnfinished() {
     }
   }
   if (error.empty()) return;
-  if (world_.process() != nullptr)
-    world_.process()->unsaved = error;
+  if (process() != nullptr)
+    process()->unsaved = error;
   else
     options_.notify(error);
 }
@@ -438,7 +411,7 @@ void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
   order_.Stop();
   const std::string error = SaveLast(position);
   if (!error.empty()) options_.notify(error);
-  if (world_.process() != nullptr) world_.process()->stopped_by = signal;
+  if (process() != nullptr) process()->stopped_by = signal;
   if (world_.rank() != 0) return;
   std::string sentence =
       "ended by " + SignalName(signal) + " after step " + std::to_string(position.step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/failure.h"
+#include "ddprun/main.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "ddprun/training_position.h"
+#include "ddprun/detail/training_position.h"
 #include "worker/library/files/named_tensors.h"
 
 namespace ddprun {

@@ -13,8 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "ddprun/failure.h"
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "ddprun/version.h"
 #include "proto/progress_message.h"
 #include "proto/round_message.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/checksum.h"
+#include "ddprun/detail/checksum.h"
 #include "ddprun/errors.h"
 
 namespace ddprun {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "proto/worker_env.h"
 #include "worker/library/progress/progress_sender.h"
 #include "worker/library/rounds/round_listener.h"

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "ddprun/training_position.h"
+#include "ddprun/detail/training_position.h"
 
 namespace ddprun {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
 
 namespace ddprun {
 

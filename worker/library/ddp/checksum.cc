@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/checksum.h"
+#include "ddprun/detail/checksum.h"
 
 #include <ATen/Functions.h>
 #include <zlib.h>

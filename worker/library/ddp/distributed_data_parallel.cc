@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ddprun/collectives.h"
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/collectives.h"
+#include "ddprun/detail/interrupt.h"
 #include "worker/library/base/first_line.h"
 #include "worker/library/base/unique_tensors.h"
 #include "worker/library/ddp/bucket_layout.h"

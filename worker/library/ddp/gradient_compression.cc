@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
 #include "worker/library/distributed/until_round_ends.h"
 
 namespace ddprun {

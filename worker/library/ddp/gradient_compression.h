@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "ddprun/choices.h"
+#include "ddprun/detail/choices.h"
 #include "ddprun/world.h"
 #include "worker/library/ddp/gradient_meter.h"
 

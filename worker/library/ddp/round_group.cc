@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/collectives.h"
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/collectives.h"
+#include "ddprun/detail/interrupt.h"
 
 namespace ddprun {
 namespace {

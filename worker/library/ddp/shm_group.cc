@@ -23,7 +23,8 @@
 #include <thread>
 #include <utility>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
+#include "ddprun/detail/world_access.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/owned_fd.h"
 
@@ -121,7 +122,8 @@ std::string Key(const std::string& prefix, int rank) { return prefix + std::to_s
 }  // namespace
 
 std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes, bool repeatable) {
-  const std::string prefix = "ddprun/shared_node/" + std::to_string(world.NextNumber()) + "/";
+  const std::string prefix =
+      "ddprun/shared_node/" + std::to_string(WorldAccess::NextNumber(world)) + "/";
   static_assert(sizeof(Words) <= kHeaderBytes);
   std::unique_ptr<ShmGroup> node(new ShmGroup(world.rank(), bytes));
   node->ranks_.resize(static_cast<std::size_t>(world.size()));

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "ddprun/world.h"
 
 namespace ddprun {

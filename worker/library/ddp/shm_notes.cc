@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/shm_notes.h"
+#include "ddprun/detail/shm_notes.h"
 
 #include <utility>
 

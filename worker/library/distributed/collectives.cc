@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
 
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "worker/library/distributed/until_round_ends.h"
 
 namespace ddprun {

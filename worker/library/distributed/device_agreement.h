@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "ddprun/choices.h"
+#include "ddprun/detail/choices.h"
 #include "ddprun/world.h"
 #include "proto/worker_env.h"
 #include "worker/library/distributed/rank_device.h"

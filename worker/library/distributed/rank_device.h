@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/choices.h"
+#include "ddprun/detail/choices.h"
 #include "proto/worker_env.h"
 
 namespace ddprun {

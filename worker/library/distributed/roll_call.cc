@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "proto/json_text.h"
 
 namespace ddprun {

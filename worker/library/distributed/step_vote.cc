@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/step_vote.h"
+#include "ddprun/detail/step_vote.h"
 
 #include <ATen/Functions.h>
 #include <ATen/record_function.h>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
 #include "worker/library/accelerator/accelerator.h"
 
 namespace ddprun {

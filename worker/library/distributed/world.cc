@@ -15,8 +15,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
-#include "ddprun/collectives.h"
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/collectives.h"
+#include "ddprun/detail/interrupt.h"
+#include "ddprun/detail/world_access.h"
 #include "proto/worker_env.h"
 #include "worker/library/accelerator/accelerator.h"
 #include "worker/library/base/background_task.h"
@@ -209,11 +210,12 @@ class GroupWorld : public World {
     closing_ =
         interrupt.Register([aborting = aborting_, backend = backend_, device = chosen_.cuda,
                             left = left_.get_future().share(), before = std::move(closing_)] {
-          aborting->emplace("the end of NCCL's collectives", kAbortLimit, [backend, device, left] {
-            left.wait_for(kLeaveLimit);
-            LoadAccelerator().SetDevice(device);
-            backend->abort();
-          });
+          aborting->emplace("the end of NCCL's collectives", WorldAccess::kAbortLimit,
+                            [backend, device, left] {
+                              left.wait_for(kLeaveLimit);
+                              LoadAccelerator().SetDevice(device);
+                              backend->abort();
+                            });
         });
   }
 
@@ -222,7 +224,7 @@ class GroupWorld : public World {
     if (!std::exchange(has_left_, true)) left_.set_value();
     interrupt()->Trigger();  // returns when its actions have run, also those of another thread
     if (*aborting_) (*aborting_)->Wait();
-    BackgroundTask("the GPU", kAbortLimit, [device = device_.index()] {
+    BackgroundTask("the GPU", WorldAccess::kAbortLimit, [device = device_.index()] {
       LoadAccelerator().Synchronize(device);
     }).Wait();
   }
@@ -288,7 +290,7 @@ class GroupWorld : public World {
     // rank 0 may be serving. Others may come here much later, which is no hang of this rank.
     ProgressMessage waits;
     waits.pauses = true;
-    Report(waits);
+    WorldAccess::Report(*this, waits);
     Barrier();
     Synchronize();
     for (const auto& subgroup : subgroups_) subgroup->group()->shutdown();
@@ -402,11 +404,11 @@ void World::Progress(std::int64_t step, std::optional<std::int64_t> epoch) {
   message.step = step;
   message.epoch = epoch;
   message.section = "training";
-  Report(message);
+  WorldAccess::Report(*this, message);
 }
 
-void World::Report(const ProgressMessage& message) {
-  if (process_) process_->report(message);
+void WorldAccess::Report(const World& world, const ProgressMessage& message) {
+  if (world.process_) world.process_->report(message);
 }
 
 at::Tensor World::ToHost(const at::Tensor& tensor) const {

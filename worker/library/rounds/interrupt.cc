@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 
 #include <utility>
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <thread>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "proto/collective.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/owned_fd.h"

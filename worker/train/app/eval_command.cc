@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/checksum.h"
+#include "ddprun/detail/checksum.h"
 #include "ddprun/world.h"
 #include "worker/library/base/text.h"
 #include "worker/library/base/unique_tensors.h"

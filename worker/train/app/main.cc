@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/failure.h"
+#include "ddprun/main.h"
 #include "worker/library/base/keep_freed_memory.h"
 #include "worker/train/app/command_line.h"
 #include "worker/train/app/commands.h"
@@ -42,7 +42,7 @@ int Report(const std::exception_ptr& error) {
 
 void EndAtOnce(std::exception_ptr error) { End(Report(error)); }
 
-int Main(const std::vector<std::string>& arguments) {
+int RunCommand(const std::vector<std::string>& arguments) {
   const auto start = std::chrono::steady_clock::now();
   try {
     Invocation invocation = Invoke(arguments, start);
@@ -62,5 +62,5 @@ int main(int argc, char** argv) {
   // A file that grows beyond RLIMIT_FSIZE is then an error of write(2), as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   ddprun::KeepFreedMemory();
-  ddprun::End(ddprun::Main({argv + 1, argv + argc}));
+  ddprun::End(ddprun::RunCommand({argv + 1, argv + argc}));
 }

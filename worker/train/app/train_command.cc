@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
+#include "ddprun/detail/world_access.h"
 #include "ddprun/world.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/signal_name.h"
@@ -237,7 +238,7 @@ void TrainingProcess::LeaveRound() {
 
 void TrainingProcess::AwaitAborted() {
   try {
-    round_->world->AwaitAborted();
+    WorldAccess::AwaitAborted(*round_->world);
   } catch (const std::exception&) {
     EndAtOnceOnGpu(std::current_exception());
     throw;

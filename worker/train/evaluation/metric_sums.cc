@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
 #include "worker/train/evaluation/metric.h"
 
 namespace ddprun {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ddprun/checksum.h"
+#include "ddprun/detail/checksum.h"
 #include "worker/library/base/text.h"
 
 namespace ddprun {

@@ -2,6 +2,7 @@
 #include <array>
 #include <chrono>
 
+#include "ddprun/detail/world_access.h"
 #include "proto/progress_message.h"
 #include "worker/train/observers/make_observers.h"
 
@@ -63,7 +64,7 @@ class ProgressObserver : public Observer {
   void Send(ProgressMessage& message) {
     message.times = clock_.rank_time();
     message.doing = clock_.time_class();
-    world_.Report(message);
+    WorldAccess::Report(world_, message);
   }
 
   World& world_;

@@ -15,7 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
+#include "ddprun/detail/world_access.h"
 #include "proto/progress_message.h"
 #include "rendezvous/values/session_types.h"
 #include "worker/library/base/host_name.h"
@@ -156,7 +157,7 @@ class StragglerObserver : public Observer {
     if (world_.rank() == was || world_.rank() == is) {
       ProgressMessage message;
       message.slow = world_.rank() == is ? now->factor : 0;
-      world_.Report(message);
+      WorldAccess::Report(world_, message);
     }
     if (was == is) return;
     if (world_.rank() == is) world_.store()->set(HostKey(is), HostName());

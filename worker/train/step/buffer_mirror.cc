@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
 #include "worker/library/base/unique_tensors.h"
 
 namespace ddprun {

@@ -12,7 +12,7 @@
 
 #include <vector>
 
-#include "ddprun/shm_notes.h"
+#include "ddprun/detail/shm_notes.h"
 #include "ddprun/world.h"
 
 namespace ddprun {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "worker/library/accelerator/accelerator.h"
 #include "worker/train/step/graph_steps.h"
 

@@ -13,7 +13,8 @@
 #include <memory>
 #include <optional>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
+#include "ddprun/detail/world_access.h"
 #include "ddprun/world.h"
 #include "worker/library/accelerator/accelerator.h"
 #include "worker/train/step/run_ahead_limit.h"
@@ -36,7 +37,7 @@ class StepRecorder {
   static constexpr std::int64_t kWarmUpAgain = 1;
 
   // For what is left on the device of a step that hangs.
-  static constexpr std::chrono::seconds kAbortLimit = World::kAbortLimit;
+  static constexpr std::chrono::seconds kAbortLimit = WorldAccess::kAbortLimit;
 
   // Number of a step whose outcome is discarded: it may take as long as the set-up.
   static constexpr std::int64_t kDummy = 0;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ddprun/training_position.h"
+#include "ddprun/detail/training_position.h"
 #include "worker/train/config/config.h"
 #include "worker/train/optimizer/schedule.h"
 #include "worker/train/step/best_evaluation.h"

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ddprun/collectives.h"
+#include "ddprun/detail/collectives.h"
+#include "ddprun/detail/world_access.h"
 #include "proto/progress_message.h"
 #include "worker/library/base/host_name.h"
 #include "worker/library/base/unique_tensors.h"
@@ -282,7 +283,7 @@ void ReplicaCheck::Name(const std::vector<int>& ranks, const std::string& fact,
 void ReplicaCheck::Report() {
   ProgressMessage message;
   message.damaged = kept_.damages;
-  world_.Report(message);
+  WorldAccess::Report(world_, message);
 }
 
 void ReplicaCheck::Say(const std::string& sentence) {

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "ddprun/checksum.h"
-#include "ddprun/collectives.h"
+#include "ddprun/detail/checksum.h"
+#include "ddprun/detail/collectives.h"
 #include "proto/json_text.h"
 #include "worker/library/base/text.h"
 #include "worker/train/training/training_snapshot.h"

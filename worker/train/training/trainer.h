@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "ddprun/interrupt.h"
+#include "ddprun/detail/interrupt.h"
 #include "ddprun/world.h"
 #include "worker/train/config/config.h"
 #include "worker/train/data/dataset.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "ddprun/step_vote.h"
+#include "ddprun/detail/step_vote.h"
 #include "ddprun/world.h"
 #include "worker/library/checkpoint/checkpoint_writer.h"
 #include "worker/library/checkpoint/resume.h"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/detail/training_position.h"
 #include "ddprun/epoch_sampler.h"
-#include "ddprun/training_position.h"
 
 namespace ddprun {
 
