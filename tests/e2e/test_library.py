@@ -334,6 +334,21 @@ def test_the_transformer_learns_from_manual_pages(built, tmp_path):
     assert done.returncode == 0 and float(re.findall(r"loss ([\d.]+)", done.stdout)[0]) < 2.8, done
 
 
+def test_the_spirals_are_told_apart(built, tmp_path):
+    """Two optimizers, a schedule and an evaluation over the ranks; ended after half of its epochs and started again, all are as in one
+    go."""
+
+    def epochs(folder, number):
+        done = launch("--nproc-per-node", "2", built("spirals"), tmp_path / folder, str(number))
+        assert done.returncode == 0, done
+        return re.findall(r"rate (\S+) accuracy (\S+)", done.stdout)
+
+    whole = epochs("whole", 30)
+    assert len(whole) == 30 and float(whole[0][1]) < 0.8 and float(whole[-1][1]) > 0.95, whole
+    assert [rate for rate, _ in whole[13:16]] == ["0.0100", "0.0030", "0.0030"]
+    assert epochs("halves", 16) + epochs("halves", 30) == whole
+
+
 def test_the_pipeline_learns_over_three_ranks(built):
     done = launch("--nproc-per-node", "3", built("pipeline"), "200")
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
