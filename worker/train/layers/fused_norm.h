@@ -5,6 +5,10 @@
 // (aten/src/ATen/native/cpu/batch_norm_kernel.cpp), so the results are the same bits; but from
 // LibTorch 2.13 on the gradient of x in channels after the last multiple of eight, which has one
 // rounding more there.
+//
+// For NetResDeep alone, whose activations are large and whose convolutions are small. Of the
+// processor time of a ResNet-18's step convolutions are 86 %, and batch norm, ReLU and the shortcut
+// together 9 %, of which one pass less would save a third at most.
 #pragma once
 
 #include <ATen/core/Tensor.h>
