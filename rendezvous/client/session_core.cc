@@ -196,8 +196,9 @@ absl::Status SessionCore::NotReached() const {
 }
 
 // The service accepted the stream, and sent no directive, which it does at once.
+// It answered, so to advise that it be started would be wrong.
 absl::Status SessionCore::Silent() const {
-  return absl::DeadlineExceededError(
+  return absl::FailedPreconditionError(
       absl::StrCat("the rendezvous service at ", target_, " accepted the connection but sent ",
                    "nothing within ", Seconds(join_.resume ? window_ : connect_timeout_),
                    " s; it hangs: check its disk (--journal) and its machine, and start it again"));

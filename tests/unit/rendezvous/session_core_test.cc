@@ -127,6 +127,8 @@ TEST_F(SessionCoreTest, OneThatAnswersAndSaysNothingIsNamedAsHanging) {
   core_.Answered();
   const SessionEffects effects = core_.GiveUp(core_.Begin().number);
   ASSERT_NE(Tells<SessionEnded>(effects), nullptr);
+  // As a refusal's, its sentence is shown without the advice to start the service.
+  EXPECT_TRUE(absl::IsFailedPrecondition(Tells<SessionEnded>(effects)->status));
   EXPECT_THAT(std::string(Tells<SessionEnded>(effects)->status.message()),
               HasSubstr("accepted the connection but sent nothing within 10 s"));
 }
