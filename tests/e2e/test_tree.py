@@ -25,7 +25,7 @@ FOLDERS = {
         "include",
         *(f"library/{name}" for name in "base files math accelerator rounds distributed ddp progress checkpoint core".split()),
         *(f"train/{name}" for name in """config kernels data datasets loader layers models metrics profile export pipeline plot
-            optimizer speedrun parallel replicas step evaluation observers training app""".split()),
+            optimizer speedrun parallel step replicas evaluation observers training app""".split()),
         "python",
         "examples",
     ],

@@ -12,7 +12,7 @@
 #include "worker/library/accelerator/accelerator.h"
 #include "worker/library/base/unique_tensors.h"
 #include "worker/train/parallel/precision.h"
-#include "worker/train/step/recent_states.h"
+#include "worker/train/replicas/recent_states.h"
 
 namespace ddprun {
 namespace {

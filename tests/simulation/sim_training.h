@@ -16,7 +16,7 @@
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_clock.h"
 #include "tests/simulation/sim_random.h"
-#include "worker/train/training/start_choice.h"
+#include "worker/train/replicas/start_choice.h"
 
 namespace ddprun {
 

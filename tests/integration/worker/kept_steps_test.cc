@@ -15,7 +15,7 @@
 #include "tests/testing/small_training.h"
 #include "worker/library/base/unique_tensors.h"
 #include "worker/library/ddp/round_group.h"
-#include "worker/train/step/recent_states.h"
+#include "worker/train/replicas/recent_states.h"
 
 namespace ddprun {
 namespace {
@@ -51,7 +51,7 @@ class KeptSteps : public testing::TestWithParam<Config> {
   std::vector<at::Tensor> StateOf(Training& training) {
     std::vector<at::Tensor> tensors = UniqueState(*training.model);
     for (const auto& [name, tensor] : training.optimizer->State()) tensors.push_back(tensor);
-    for (const at::Tensor& tensor : training.scaler.Tensors()) tensors.push_back(tensor);
+    for (const auto& [name, tensor] : training.scaler.Tensors()) tensors.push_back(tensor);
     if (training.average) {
       for (const auto& [name, tensor] : training.average->State()) tensors.push_back(tensor);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/train/step/recent_states.h"
+#include "worker/train/replicas/recent_states.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "ddprun/shm_notes.h"
+#include "ddprun/detail/shm_notes.h"
 #include "ddprun/world.h"
 
 namespace ddprun {
@@ -57,7 +57,7 @@ class MetricSums {
   // What was added in a step that does not count is dropped.
   void Discard();
   // Where replicated sums lie: this rank's of a step, and those of all ranks.
-  std::vector<at::Tensor> Tensors() const { return {sums_, all_}; }
+  const at::Tensor& of_step() const { return sums_; }
   const at::Tensor& of_all_ranks() const { return all_; }
 
   // Everything added since the last Take(), if replicated that of all ranks; undefined if there is

@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 
 // The prefixes of a checkpoint's tensors (worker/library/checkpoint).
 constexpr std::string_view kModelPrefix = "model/";
-constexpr std::string_view kAveragePrefix = "ema/";
 
 bool IsCheckpoint(const SafetensorsFile& file) {
   const auto format = file.metadata().find("format");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/library/checkpoint/checkpoint_folder.h"
@@ -16,6 +17,9 @@
 #include "worker/train/models/models.h"
 
 namespace ddprun {
+
+// Before the names of the weights' moving average in a checkpoint.
+inline constexpr std::string_view kAveragePrefix = "ema/";
 
 // The images that a model was trained on, as far as its use depends on them.
 struct ModelInput {

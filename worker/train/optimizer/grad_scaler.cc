@@ -55,9 +55,9 @@ GradScaler::State GradScaler::state() const {
   return {scale_.item<double>(), steps_since_growth_.item<std::int64_t>()};
 }
 
-std::vector<at::Tensor> GradScaler::Tensors() const {
+NamedTensors GradScaler::Tensors() const {
   if (!enabled()) return {};
-  return {scale_, steps_since_growth_};
+  return {{"scale", scale_}, {"steps_since_growth", steps_since_growth_}};
 }
 
 void GradScaler::Restore(const State& state) {

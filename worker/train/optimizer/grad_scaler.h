@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/library/files/named_tensors.h"
+
 namespace ddprun {
 
 class GradScaler {
@@ -45,7 +47,7 @@ class GradScaler {
   };
   State state() const;
   // The same on the device, to copy from and into; none if disabled.
-  std::vector<at::Tensor> Tensors() const;
+  NamedTensors Tensors() const;
   void Restore(const State& state);
 
  private:

@@ -8,23 +8,37 @@
 
 namespace ddprun {
 
-void TensorCopy::Keep(const std::vector<at::Tensor>& tensors, std::int64_t sum) {
+void CopyAll(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   const torch::NoGradGuard no_grad;
+  const at::TensorList sources = from;
+  const at::TensorList targets = to;
+  std::size_t first = 0;
+  for (std::size_t i = 1; i <= sources.size(); ++i) {
+    if (i < sources.size() && sources[i].scalar_type() == sources[first].scalar_type()) continue;
+    at::_foreach_copy_(targets.slice(first, i - first), sources.slice(first, i - first),
+                       /*non_blocking=*/true);
+    first = i;
+  }
+}
+
+void TensorCopy::Keep(const std::vector<at::Tensor>& tensors) {
   if (copies_.empty()) {
     for (const at::Tensor& tensor : tensors) copies_.push_back(at::empty_like(tensor.detach()));
   }
-  for (std::size_t i = 0; i < tensors.size(); ++i) copies_[i].copy_(tensors[i].detach());
+  CopyAll(tensors, copies_);
+  has_sum_ = false;
+}
+
+void TensorCopy::Keep(const std::vector<at::Tensor>& tensors, std::int64_t sum) {
+  Keep(tensors);
   sum_ = sum;
-  kept_ = true;
+  has_sum_ = true;
 }
 
 bool TensorCopy::IsIntact() const {
-  return kept_ && SumOf(copies_, at::kCPU).item<std::int64_t>() == sum_;
+  return has_sum_ && SumOf(copies_, at::kCPU).item<std::int64_t>() == sum_;
 }
 
-void TensorCopy::CopyTo(const std::vector<at::Tensor>& tensors) const {
-  const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].detach().copy_(copies_[i]);
-}
+void TensorCopy::CopyTo(const std::vector<at::Tensor>& tensors) const { CopyAll(copies_, tensors); }
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of tensors that can tell whether its own memory was damaged since.
+// Copies of the tensors of a state, to go back to.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,11 +9,18 @@
 
 namespace ddprun {
 
+// On a GPU a kernel or a few for each run of tensors of one type; does not wait for the device.
+void CopyAll(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to);
+
+// Memory is taken by the first Keep(), as much as those tensors have.
 class TensorCopy {
  public:
-  // The values that `tensors` have now, whose SumOf() is `sum`. Always the same tensors.
+  // The values that `tensors` have now. Always tensors of the same shapes and types.
+  void Keep(const std::vector<at::Tensor>& tensors);
+  // The same; `sum` is their SumOf(), for IsIntact().
   void Keep(const std::vector<at::Tensor>& tensors, std::int64_t sum);
-  // Whether it has values, and they are those with that sum.
+  // Whether there are values with a sum, which they still have: their own memory was not damaged
+  // since.
   bool IsIntact() const;
   // They become the values of `tensors`.
   void CopyTo(const std::vector<at::Tensor>& tensors) const;
@@ -22,7 +29,7 @@ class TensorCopy {
   const std::vector<at::Tensor>& tensors() const { return copies_; }
 
  private:
-  bool kept_ = false;
+  bool has_sum_ = false;
   std::int64_t sum_ = 0;
   std::vector<at::Tensor> copies_;
 };

@@ -3,25 +3,14 @@
 
 #include <stdexcept>
 #include <string>
-#include <vector>
 
-#include "worker/library/base/unique_tensors.h"
 #include "worker/train/step/run_ahead_limit.h"
-#include "worker/train/training/training_snapshot.h"
+#include "worker/train/training/state_view.h"
 
 namespace ddprun {
 namespace {
 
 at::Device DeviceOf(const TrainingParts& parts) { return parts.parameters.front().second.device(); }
-
-// All that a step changes there.
-std::vector<at::Tensor> StateOn(TrainingParts& parts) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor);
-  for (const at::Tensor& tensor : parts.scaler.Tensors()) tensors.push_back(tensor);
-  for (const at::Tensor& tensor : parts.epoch_sums.Tensors()) tensors.push_back(tensor);
-  return Unique(tensors);
-}
 
 }  // namespace
 
@@ -56,7 +45,8 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   buffers.emplace(*parts->model);
   recent.reset();
   if (queued_ == QueuedSteps::kUndone)
-    recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
+    recent.emplace(StateView(*parts).UpTo(HeldBy::kItselfOnly),
+                   RunAheadLimit::kStepsAheadIfKept + 1);
 }
 
 void KeptTraining::BeginStep(const TrainingPlace& at) {

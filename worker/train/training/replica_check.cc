@@ -12,7 +12,7 @@
 #include "worker/library/base/host_name.h"
 #include "worker/library/base/unique_tensors.h"
 #include "worker/train/observers/checks.h"
-#include "worker/train/training/training_snapshot.h"
+#include "worker/train/training/state_view.h"
 
 namespace ddprun {
 namespace {
@@ -22,17 +22,6 @@ constexpr std::int64_t kState = 0;
 constexpr std::int64_t kSteps = 1;
 constexpr std::int64_t kNotFinite = 2;
 constexpr std::int64_t kFirstAttempt = 3;
-
-// What all ranks have alike: not the buffers, of which each has its own.
-std::vector<at::Tensor> Replicated(const TrainingParts& parts) {
-  const TensorSet buffers = SetOf(parts.model->buffers());
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : StateTensors(parts)) {
-    if (!buffers.contains(tensor.unsafeGetTensorImpl())) tensors.push_back(tensor);
-  }
-  for (const at::Tensor& tensor : parts.scaler.Tensors()) tensors.push_back(tensor);
-  return Unique(tensors);
-}
 
 std::vector<at::Tensor> Values(const NamedTensors& named) {
   std::vector<at::Tensor> tensors;
@@ -63,7 +52,8 @@ ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console,
       kept_(kept),
       recorder_(recorder),
       enabled_(config.check_replicas > 0),
-      replicated_(enabled_ ? Replicated(*kept.parts) : std::vector<at::Tensor>()),
+      replicated_(enabled_ ? StateView(*kept.parts).UpTo(HeldBy::kAllAlike)
+                           : std::vector<at::Tensor>()),
       buffers_(UniqueBuffers(*kept.parts->model)) {
   if (!enabled_) return;
   sums_.emplace(Values(kept.parts->parameters), world.device(), config.check_replicas);

@@ -13,7 +13,7 @@
 #include "ddprun/detail/collectives.h"
 #include "proto/json_text.h"
 #include "worker/library/base/text.h"
-#include "worker/train/training/training_snapshot.h"
+#include "worker/train/training/state_view.h"
 
 namespace ddprun {
 namespace {
@@ -82,14 +82,9 @@ void ReceiveState(World& world, const RoundStart& start, KeptTraining& kept) {
   if (start.receives) kept.has_state = false;
   TrainingParts& parts = *kept.parts;
   const torch::NoGradGuard no_grad;
-  const GradScaler::State own = parts.scaler.state();
-  const at::Tensor scale = at::tensor({own.scale, static_cast<double>(own.steps_since_growth)},
-                                      at::TensorOptions(at::kDouble))
-                               .to(world.device());
   std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor.detach());
-  tensors.push_back(scale);
-  if (parts.epoch_sums.replicated()) tensors.push_back(parts.epoch_sums.of_all_ranks());
+  for (const at::Tensor& tensor : StateView(parts).UpTo(HeldBy::kOneForAll))
+    tensors.push_back(tensor.detach());
   BroadcastAll(world, tensors, start.source);
   const at::Tensor sums =
       world.AllGather(at::tensor({static_cast<std::int64_t>(Checksum(tensors))}, at::kLong));
@@ -103,10 +98,6 @@ void ReceiveState(World& world, const RoundStart& start, KeptTraining& kept) {
         Hex(static_cast<std::uint32_t>(received)) + ", but rank " + std::to_string(start.source) +
         " has sent " + Hex(static_cast<std::uint32_t>(sent)) +
         "; check the memory and the network of this machine");
-  const at::Tensor numbers = scale.cpu();
-  parts.scaler.Restore(
-      {.scale = numbers[0].item<double>(),
-       .steps_since_growth = static_cast<std::int64_t>(numbers[1].item<double>())});
   parts.WeightsChanged();
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "ddprun/world.h"
+#include "worker/train/replicas/start_choice.h"
 #include "worker/train/training/kept_training.h"
-#include "worker/train/training/start_choice.h"
 
 namespace ddprun {
 

@@ -15,17 +15,16 @@
 #include "worker/library/base/unique_tensors.h"
 #include "worker/library/checkpoint/header_fields.h"
 #include "worker/library/checkpoint/resume.h"
-#include "worker/library/files/state_dict.h"
 #include "worker/library/files/tensor_list.h"
 #include "worker/train/export/model_description.h"
 #include "worker/train/export/model_file.h"
+#include "worker/train/training/state_view.h"
 
 namespace ddprun {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kAverage[] = "ema/";
 constexpr char kBucketsKey[] = "buckets";
 
 using TensorsByName = std::unordered_map<std::string, at::Tensor>;
@@ -72,20 +71,6 @@ NamedTensors CopyWhatChanges(const NamedTensors& tensors, const TensorSet& buffe
 }
 
 }  // namespace
-
-NamedTensors StateTensors(const TrainingParts& parts) {
-  const TensorSet held = SetOf(parts.strategy->State());
-  NamedTensors tensors;
-  for (const auto& [name, tensor] : StateDict(*parts.model)) {
-    if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
-  }
-  for (const auto& [name, tensor] : parts.optimizer->State())
-    tensors.emplace_back("optimizer/" + name, tensor);
-  if (!parts.average) return tensors;
-  for (const auto& [name, tensor] : parts.average->State())
-    tensors.emplace_back(kAverage + name, tensor);
-  return tensors;
-}
 
 std::optional<GradScaler::State> SavedScale(const Json& about) {
   const HeaderFields header(about);
@@ -155,10 +140,10 @@ void TrainingSnapshot::CheckFits(const FoundCheckpoint& checkpoint) const {
     SavedScale(snapshot.about);
   });
   const TensorsByName read = ByName(snapshot.tensors);
-  for (const auto& [name, tensor] : StateTensors(parts_)) {
+  for (const auto& [name, tensor] : StateView(parts_).Saved()) {
     const auto found = read.find(name);
     // An average that is asked for only now begins with the weights.
-    if (found == read.end() && name.starts_with(kAverage)) continue;
+    if (found == read.end() && name.starts_with(kAveragePrefix)) continue;
     if (found == read.end() || found->second.sizes() != tensor.sizes())
       throw UsageError("the checkpoint to go on from has no " + name + " as this training's" +
                        next);
@@ -168,7 +153,7 @@ void TrainingSnapshot::CheckFits(const FoundCheckpoint& checkpoint) const {
 void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors) {
   TensorsByName read;
   if (snapshot != nullptr) read = ByName(snapshot->tensors);
-  TensorsByName own = ByName(StateTensors(parts_));
+  TensorsByName own = ByName(StateView(parts_).Saved());
   const torch::NoGradGuard no_grad;
   std::unordered_set<std::string> done;
   for (const Json& entry : tensors) {
@@ -182,8 +167,8 @@ void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors) {
   }
   // An average that is requested only now begins with the weights.
   for (const auto& [name, tensor] : own) {
-    if (name.starts_with(kAverage) && !done.contains(name))
-      at::Tensor(tensor).copy_(own.at("model/" + name.substr(sizeof kAverage - 1)).detach());
+    if (name.starts_with(kAveragePrefix) && !done.contains(name))
+      at::Tensor(tensor).copy_(own.at("model/" + name.substr(kAveragePrefix.size())).detach());
   }
 }
 
@@ -223,7 +208,7 @@ Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& trai
 TrainingSnapshot::Gathered TrainingSnapshot::Gather() {
   Gathered gathered;
   try {
-    gathered.tensors = parts_.strategy->Gather(StateTensors(parts_));
+    gathered.tensors = parts_.strategy->Gather(StateView(parts_).Saved());
   } catch (const c10::OutOfMemoryError& error) {
     gathered.error = FirstLine(error);
   }

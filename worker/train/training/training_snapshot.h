@@ -38,9 +38,6 @@ std::optional<std::int64_t> SavedImages(const nlohmann::json& about);
 // say so, in words that can be read.
 BucketLayout SavedLayout(const nlohmann::json& about);
 
-// What this rank holds of model, optimizer state and average.
-NamedTensors StateTensors(const TrainingParts& parts);
-
 class TrainingSnapshot {
  public:
   // All must outlive this object.

@@ -1,51 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/train/training/warm_up.h"
 
-#include <torch/csrc/autograd/grad_mode.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "worker/train/evaluation/evaluate.h"
+#include "worker/train/replicas/tensor_copy.h"
 #include "worker/train/step/training_plan.h"
+#include "worker/train/training/state_view.h"
 
 namespace ddprun {
 namespace {
-
-// What the dummy steps change.
-class KeptState {
- public:
-  KeptState(World& world, TrainingParts& parts) : world_(world), parts_(parts) {
-    const auto keep = [this](const at::Tensor& tensor) {
-      kept_.emplace_back(tensor.detach(), tensor.detach().clone());
-    };
-    for (const at::Tensor& tensor : parts.strategy->State()) keep(tensor);
-    for (const auto& [name, tensor] : parts.optimizer->State()) keep(tensor);
-    if (parts.average) {
-      for (const auto& [name, tensor] : parts.average->State()) keep(tensor);
-    }
-    if (parts.scaler.enabled()) scale_ = parts.scaler.state();
-  }
-  KeptState(const KeptState&) = delete;
-  KeptState& operator=(const KeptState&) = delete;
-
-  void Restore() {
-    const torch::NoGradGuard no_grad;
-    for (auto& [tensor, values] : kept_) tensor.copy_(values);
-    parts_.WeightsChanged();
-    if (scale_) parts_.scaler.Restore(*scale_);
-    parts_.epoch_sums.Take(world_);
-  }
-
- private:
-  World& world_;
-  TrainingParts& parts_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
-  std::optional<GradScaler::State> scale_;
-};
 
 // The forwards from here on, each as the epochs at which it is used.
 std::vector<double> ForwardsFrom(const TrainingState& state, const ImageModel& model) {
@@ -108,7 +74,10 @@ class DummySteps {
 
 void WarmUp(const Config& config, const Dataset& data, World& world, TrainingParts& parts,
             TrainingLoop& loop, const TrainingState& state) {
-  KeptState kept(world, parts);
+  const std::vector<at::Tensor> changed = StateView(parts).UpTo(HeldBy::kItselfOnly);
+  const at::Tensor epoch_sums = parts.epoch_sums.Values();
+  TensorCopy before;
+  before.Keep(changed);
   DummySteps steps(config, data, parts.strategy->shard(), loop, state.LearningRate());
   for (const double epochs : ForwardsFrom(state, *parts.model)) {
     loop.recorder().UseForward(parts.model->Advance(epochs));
@@ -120,7 +89,9 @@ void WarmUp(const Config& config, const Dataset& data, World& world, TrainingPar
     WarmUpEvaluation(config, world, *parts.strategy, data);
     parts.strategy->Train();
   }
-  kept.Restore();
+  before.CopyTo(changed);
+  parts.epoch_sums.SetValues(epoch_sums);
+  parts.WeightsChanged();
   world.Synchronize();
 }
 

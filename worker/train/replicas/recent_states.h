@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/train/replicas/tensor_copy.h"
 #include "worker/train/step/step_counter.h"
 #include "worker/train/step/training_plan.h"
 
@@ -39,18 +40,14 @@ class RecentStates {
   std::optional<Host> GoBackTo(std::int64_t ended);
 
  private:
-  // Tensors of one type in each list: a list is copied by few kernels.
-  using Lists = std::vector<std::vector<at::Tensor>>;
   struct Copy {
     std::optional<Host> host;  // empty: not used yet
-    Lists values;
+    TensorCopy values;
   };
 
-  static Lists ByType(const std::vector<at::Tensor>& tensors);
-  static void CopyAll(const Lists& from, const Lists& to);
   static std::int64_t StepOf(const Host& host) { return host.place.position.step; }
 
-  const Lists state_;
+  const std::vector<at::Tensor> state_;  // sorted by type, so that few kernels copy it
   std::vector<Copy> copies_;
   std::size_t next_ = 0;
   std::int64_t first_ = -1;   // the step of the first Keep(); -1: there was none

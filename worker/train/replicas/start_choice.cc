@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/train/training/start_choice.h"
+#include "worker/train/replicas/start_choice.h"
 
 #include <cstddef>
 #include <tuple>
