@@ -83,7 +83,7 @@ TEST(TensorSums, ByOperationsOfADeviceChangeWithEachBit) {
   }
 }
 
-TEST(TensorSums, ByKernelChangeWithEachBit) {
+TEST(TensorSums, ByKernelChangeWithBitsOfEachTensor) {
   const auto kernels = EmulatedKernels(4);
   std::vector<at::Tensor> tensors = Various();
   // Begins at no multiple of 16 bytes, and ends within a word.
@@ -91,7 +91,10 @@ TEST(TensorSums, ByKernelChangeWithEachBit) {
   const auto sum_of = [&] { return SumByKernel(*kernels, tensors).item<std::int64_t>(); };
   const std::int64_t sum = sum_of();
   for (const at::Tensor& tensor : tensors) {
-    for (std::size_t bit = 0; bit < 8 * tensor.nbytes(); ++bit) {
+    // The emulated kernel takes milliseconds: of a long tensor all bits of the first and last
+    // words, and some between.
+    const std::size_t bits = 8 * tensor.nbytes();
+    for (std::size_t bit = 0; bit < bits; bit += bit < 128 || bit + 128 >= bits ? 1 : 61) {
       Flip(tensor, bit);
       EXPECT_NE(sum_of(), sum);
       Flip(tensor, bit);
