@@ -20,55 +20,38 @@ constexpr std::int64_t kWidth = 64;      // of a byte's vector
 constexpr std::int64_t kBatch = 8;       // samples of one rank
 constexpr std::int64_t kAccumulate = 2;  // batches a step
 
-struct BlockImpl : nn::Module {
-  nn::LayerNorm norm1{register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({kWidth})))};
-  nn::LayerNorm norm2{register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({kWidth})))};
-  nn::Linear qkv{register_module("qkv", nn::Linear(kWidth, 3 * kWidth))};
-  nn::Linear out{register_module("out", nn::Linear(kWidth, kWidth))};
-  nn::Linear up{register_module("up", nn::Linear(kWidth, 4 * kWidth))};
-  nn::Linear down{register_module("down", nn::Linear(4 * kWidth, kWidth))};
-
-  at::Tensor forward(at::Tensor x) {
-    const auto parts =
-        qkv(norm1(x)).view({x.size(0), x.size(1), 3, 4, kWidth / 4}).permute({2, 0, 3, 1, 4});
-    const auto attended =
-        at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
-    x = x + out(attended.transpose(1, 2).flatten(2));
-    return x + down(at::gelu(up(norm2(x))));
-  }
-};
-TORCH_MODULE(Block);
+// Two layers of four heads.
+nn::TransformerEncoderOptions Layers() {
+  return {nn::TransformerEncoderLayerOptions(kWidth, 4).dim_feedforward(4 * kWidth).dropout(0), 2};
+}
 
 struct WriterImpl : nn::Module {
   nn::Embedding bytes{register_module("bytes", nn::Embedding(256, kWidth))};
   nn::Embedding places{register_module("places", nn::Embedding(kLength, kWidth))};
-  Block block1{register_module("block1", Block())};
-  Block block2{register_module("block2", Block())};
+  nn::TransformerEncoder layers{register_module("layers", nn::TransformerEncoder(Layers()))};
   nn::Linear head{register_module("head", nn::Linear(kWidth, 256))};
 
+  // N x length bytes to N x length x 256 scores, each of the byte after.
   at::Tensor forward(const at::Tensor& text) {
     const auto x = bytes(text) + places(at::arange(text.size(1), text.options()));
-    return head(block2(block1(x)));
+    // Minus infinity where a byte would see a later one.
+    const auto mask = nn::TransformerImpl::generate_square_subsequent_mask(kLength).to(x.device());
+    return head(layers(x.transpose(0, 1), mask).transpose(0, 1));
   }
 };
 TORCH_MODULE(Writer);
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each line at once, into a pipe too
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: %s TEXT OUT [STEPS]\n", argv[0]);
-    return 2;
-  }
-  std::ifstream file(argv[1], std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file(argc > 2 ? argv[1] : "", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
   const std::int64_t steps = argc > 3 ? std::atoll(argv[3]) : 300;
-  const auto samples = static_cast<std::int64_t>(text.size()) / kLength - 1;
+  const std::int64_t samples = std::int64_t(text.size()) / kLength - 1;
   if (samples < 1) {
-    std::fprintf(stderr, "%s: %s has no text to learn from\n", argv[0], argv[1]);
+    std::fprintf(stderr, "usage: %s TEXT OUT [STEPS]: TEXT has more than 128 bytes\n", argv[0]);
     return 2;
   }
-  const at::Tensor all = at::from_blob(const_cast<char*>(text.data()),
-                                       {static_cast<std::int64_t>(text.size())}, at::kByte);
+  const at::Tensor all = at::from_blob(text.data(), {std::int64_t(text.size())}, at::kByte);
 
   return ddprun::Main(argc, argv, [&](ddprun::World& world) {
     torch::manual_seed(0);
@@ -85,17 +68,15 @@ int main(int argc, char** argv) {
       for (auto& [rows, at] : epoch) {
         std::vector<at::Tensor> lines;
         for (const std::size_t row : rows)
-          lines.push_back(all.narrow(0, static_cast<std::int64_t>(row) * kLength, kLength + 1));
+          lines.push_back(all.narrow(0, std::int64_t(row) * kLength, kLength + 1));
         const auto parts = at::stack(lines).to(world.device(), at::kLong).chunk(kAccumulate);
         double loss = 0;
-        const auto backward = [&](const at::Tensor& text) {
-          const auto input = text.narrow(1, 0, kLength);
-          const auto next = text.narrow(1, 1, kLength);
-          const auto logits = ddp.Forward([&] { return net(input); });
-          const auto part = torch::cross_entropy_loss(logits.flatten(0, 1), next.flatten()) /
-                            double(parts.size());
-          part.backward();
-          loss += part.item<double>();
+        const auto backward = [&](const at::Tensor& part) {
+          const auto scores = ddp.Forward([&] { return net(part.narrow(1, 0, kLength)); });
+          const auto next = part.narrow(1, 1, kLength);
+          const auto of_part = torch::cross_entropy_loss(scores.flatten(0, 1), next.flatten());
+          (of_part / double(parts.size())).backward();
+          loss += of_part.item<double>() / double(parts.size());
         };
         {
           const auto no_sync = ddp.NoSync();  // only the last backward of a step communicates
