@@ -15,7 +15,7 @@ struct Spirals : torch::data::datasets::Dataset<Spirals> {
   explicit Spirals(std::size_t points) : points(points) {}
   torch::data::Example<> get(std::size_t index) override {
     const double way = double(index) / double(points), angle = 9 * way + M_PI * (index % 2);
-    return {at::tensor({way * std::cos(angle), way * std::sin(angle)}, at::kFloat),
+    return {at::tensor({4 * way * std::cos(angle), 4 * way * std::sin(angle)}, at::kFloat),
             at::scalar_tensor(std::int64_t(index % 2), at::kLong)};
   }
   std::optional<std::size_t> size() const override { return points; }
