@@ -203,8 +203,7 @@ std::string Stdin(const WorkerStdin& worker_stdin) {
 
 }  // namespace
 
-std::string SecretInWords(const Options& options, bool has_variable,
-                          const GetVariable& get_variable) {
+std::string SecretText(const Options& options, bool has_variable, const GetVariable& get_variable) {
   const SecurityOptions& security = options.security;
   if (!UsesNetwork(options)) return "none is needed";
   if (security.insecure) return "none: plain text (--insecure)";

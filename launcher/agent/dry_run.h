@@ -27,7 +27,6 @@ std::string DryRunText(const DryRun& dry_run);
 
 // The source of the secret, never the secret itself: "the file ~/... (--token-file)". Creates no
 // file. `has_variable`: DDPRUN_TOKEN is set.
-std::string SecretInWords(const Options& options, bool has_variable,
-                          const GetVariable& get_variable);
+std::string SecretText(const Options& options, bool has_variable, const GetVariable& get_variable);
 
 }  // namespace ddprun

@@ -126,7 +126,7 @@ int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
                           .places = config.places,
                           .host = HostName(),
                           .endpoint_is_here = endpoint.has_value() && IsThisMachine(endpoint->host),
-                          .secret = SecretInWords(config.options, has_token_variable, ReadVariable),
+                          .secret = SecretText(config.options, has_token_variable, ReadVariable),
                           .inherited = OwnEnviron()}));
 }
 

@@ -67,8 +67,7 @@ std::string WhoIsMissing(const Checkup& checkup) {
     return absl::StrCat(missing, " of ", checkup.nodes_wanted,
                         " hosts take no part; see the messages of ddprun above");
   }
-  const std::string who =
-      checkup.numbered ? NodesInWords(Missing(checkup)) : Counted(missing, "node");
+  const std::string who = checkup.numbered ? NodesText(Missing(checkup)) : Counted(missing, "node");
   return absl::StrCat(who, " of ", checkup.nodes_wanted, " did not come within ",
                       Seconds(checkup.timeout),
                       ": run ddprun doctor there at the same time, with the same flags",
@@ -113,7 +112,7 @@ int ExitCodeOf(const std::vector<Finding>& findings) {
              : 0;
 }
 
-std::string NodesInWords(const std::vector<int>& nodes) {
+std::string NodesText(const std::vector<int>& nodes) {
   return absl::StrCat(nodes.size() == 1 ? "node " : "nodes ", RangesText(nodes));
 }
 
@@ -121,7 +120,7 @@ std::string Counted(int count, const char* what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
-std::string BytesInWords(std::int64_t bytes) {
+std::string BytesText(std::int64_t bytes) {
   constexpr struct {
     int shift;
     const char* name;

@@ -171,13 +171,13 @@ void DiagnoseDifferences(const Checkup& checkup, Findings& findings);
 int ExitCodeOf(const std::vector<Finding>& findings);
 
 // "node 3", "nodes 0-3,7".
-std::string NodesInWords(const std::vector<int>& nodes);
+std::string NodesText(const std::vector<int>& nodes);
 
 // "1 GPU", "2 GPUs".
 std::string Counted(int count, const char* what);
 
 // "16 MiB", "3.5 GiB".
-std::string BytesInWords(std::int64_t bytes);
+std::string BytesText(std::int64_t bytes);
 
 // True for variables of the libraries that workers use between nodes (NCCL_*, OMP_*, ...).
 bool ConfiguresLibraries(absl::string_view name);

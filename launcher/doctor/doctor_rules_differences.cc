@@ -69,12 +69,12 @@ std::vector<int> AllNodes(const Checkup& checkup) {
 }
 
 // "2.27 on nodes 0-1, none on node 2".
-std::string InWords(const Groups& groups, const char* nothing) {
+std::string GroupsText(const Groups& groups, const char* nothing) {
   return absl::StrJoin(groups, ", ", [&](std::string* text, const Group& group) {
     std::string shown = group.value.empty() ? nothing : group.value;
     if (group.is_hashed()) shown = "a value";
     if (shown.size() > kValueShown) shown = absl::StrCat(shown.substr(0, kValueShown), "...");
-    absl::StrAppend(text, shown, " on ", NodesInWords(group.nodes));
+    absl::StrAppend(text, shown, " on ", NodesText(group.nodes));
   });
 }
 
@@ -103,8 +103,8 @@ const Comparison kComparisons[] = {
 
 Judgement Judge(const Comparison& comparison, const Groups& values) {
   if (values.size() > 1) {
-    return {comparison.health, absl::StrCat(comparison.what, " differs: ", InWords(values, "none"),
-                                            "; ", comparison.advice)};
+    return {comparison.health, absl::StrCat(comparison.what, " differs: ",
+                                            GroupsText(values, "none"), "; ", comparison.advice)};
   }
   if (!comparison.shows_equal || values.front().value.empty()) return {};
   return Ok(comparison.what, " ", values.front().value);
@@ -148,7 +148,7 @@ void CheckEnvironment(const Checkup& checkup, Findings& findings) {
                    Warn(name, " differs; set it alike on all nodes, or use -x with -H"));
     } else {
       findings.Add("environment", all,
-                   Warn(name, " differs: ", InWords(values, "not set"),
+                   Warn(name, " differs: ", GroupsText(values, "not set"),
                         "; set it alike on all nodes unless that is meant"));
     }
   }
@@ -165,9 +165,10 @@ void CheckFolder(const Checkup& checkup, Findings& findings) {
   if (checkup.nodes.size() < 2) return;
   const Groups folders = Sort(checkup.nodes, [](const NodeFacts& node) { return node.folder; });
   findings.Add("folder", AllNodes(checkup),
-               folders.size() == 1 ? Ok(folders.front().value)
-                                   : Warn("the working folder differs: ", InWords(folders, "none"),
-                                          "; relative paths mean other files there"));
+               folders.size() == 1
+                   ? Ok(folders.front().value)
+                   : Warn("the working folder differs: ", GroupsText(folders, "none"),
+                          "; relative paths mean other files there"));
 }
 
 void CheckProgram(const Checkup& checkup, Findings& findings) {
@@ -185,7 +186,7 @@ void CheckProgram(const Checkup& checkup, Findings& findings) {
                         Ok(program, checkup.nodes.size() > 1 ? ", the same file everywhere" : ""));
   }
   const auto nodes = [](std::string* text, const Group& group) {
-    absl::StrAppend(text, NodesInWords(group.nodes));
+    absl::StrAppend(text, NodesText(group.nodes));
   };
   findings.Add("program", AllNodes(checkup),
                Fail(program, " is another file on ", absl::StrJoin(hashes, ", on ", nodes),

@@ -37,8 +37,8 @@ Judgement Files(const NodeFacts& node) {
 Judgement Pinned(const NodeFacts& node) {
   if (!node.rdma) return Ok("not needed without RDMA devices");
   if (node.memlock == kNoNumber) return Ok("no limit");
-  if (node.memlock >= kPinnedMin) return Ok(BytesInWords(node.memlock));
-  return Fail("RDMA devices are there and only ", BytesInWords(node.memlock),
+  if (node.memlock >= kPinnedMin) return Ok(BytesText(node.memlock));
+  return Fail("RDMA devices are there and only ", BytesText(node.memlock),
               " may be locked: NCCL ends with \"Cannot allocate memory\"; set memlock unlimited "
               "(ulimit -l, limits.conf, docker --ulimit memlock=-1)");
 }
@@ -63,8 +63,8 @@ Judgement Shm(const NodeFacts& node) {
   if (node.shm_bytes == kNoNumber) {
     return Fail("/dev/shm is not there or cannot be written to; ", use, ": mount a tmpfs on it");
   }
-  const std::string room = absl::StrCat("/dev/shm has ", BytesInWords(node.shm_free), " free of ",
-                                        BytesInWords(node.shm_bytes));
+  const std::string room = absl::StrCat("/dev/shm has ", BytesText(node.shm_free), " free of ",
+                                        BytesText(node.shm_bytes));
   if (node.shm_free < kShmFail) {
     return Fail(room, "; ", use, " and end with a bus error: ",
                 node.shm_bytes < kShmMin
@@ -72,15 +72,15 @@ Judgement Shm(const NodeFacts& node) {
                     : "see ls -l /dev/shm for files that dead programs left there");
   }
   if (node.shm_free < kShmMin) return Warn(room, ", which is little; ", use, ": ", more);
-  return Ok("/dev/shm has ", BytesInWords(node.shm_bytes));
+  return Ok("/dev/shm has ", BytesText(node.shm_bytes));
 }
 
 Judgement Memory(const NodeFacts& node) {
   if (node.memory_free == kNoNumber) return {};
-  const std::string limit = BytesInWords(node.memory_limit);
+  const std::string limit = BytesText(node.memory_limit);
   const bool limited = node.memory_limit != kNoNumber;
   if (node.memory_free < kMemoryOfWorker * std::max(1, node.workers)) {
-    return Warn(BytesInWords(node.memory_free), " free",
+    return Warn(BytesText(node.memory_free), " free",
                 limited ? absl::StrCat(" of the cgroup's ", limit) : "", " for ", node.workers,
                 " workers: the kernel will kill one; give the job more memory, or start fewer "
                 "workers");

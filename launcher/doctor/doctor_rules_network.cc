@@ -140,7 +140,7 @@ void CheckMtu(const Checkup& checkup, Findings& findings) {
   if (nodes_by_mtu.empty()) return;
   if (nodes_by_mtu.size() == 1) return findings.Add("mtu", all, Ok(nodes_by_mtu.begin()->first));
   const auto entry = [](std::string* text, const auto& one) {
-    absl::StrAppend(text, one.first, " on ", NodesInWords(one.second));
+    absl::StrAppend(text, one.first, " on ", NodesText(one.second));
   };
   findings.Add("mtu", all,
                Warn(absl::StrJoin(nodes_by_mtu, ", ", entry),

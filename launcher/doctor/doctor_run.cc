@@ -103,7 +103,7 @@ class Doctor {
 
   // As Agent does it. On failure the checkup covers this node alone.
   absl::Status MeetOthers() {
-    facts_.secret = SecretInWords(options_, token_.has_value(), ReadVariable);
+    facts_.secret = SecretText(options_, token_.has_value(), ReadVariable);
     prctl(PR_SET_DUMPABLE, 0);  // keeps the secret out of core files
     absl::StatusOr<Security> security =
         Security::Open(options_.security, std::move(token_), ReadVariable);

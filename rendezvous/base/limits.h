@@ -46,7 +46,7 @@ inline constexpr std::size_t kAdmissionsMax = 4096;
 inline constexpr std::size_t kAdmissionsPerAddressMax = 1024;
 inline constexpr std::chrono::seconds kOwnerTimeout{5};
 inline constexpr std::chrono::seconds kOwnerReplyTimeout{4};
-// Of one run in the service: such connections of all its stores.
+// The service asks about so many such connections for all stores of one run.
 inline constexpr std::size_t kOwnerQueriesMax = 4 * kAdmissionsMax;
 // All nodes are asked about a connection from an address that none has named, which a stranger can
 // cause at will: at most once in this time, about so many connections, in so many queries together
@@ -64,8 +64,8 @@ inline constexpr std::size_t kReplyRoomBytes = 16u << 20;
 inline constexpr std::size_t kSmallReplyBytes = 4096;
 inline constexpr std::chrono::seconds kReplyRoomTimeout{5};
 inline constexpr std::size_t kRunsMax = 1024;
-// Of those, begun by one peer: one address in plain text, one certificate of the user's own. One
-// that comes from the token is for one run alone.
+// One peer (an address in plain text, a certificate of the user's own) may begin so many of them. A
+// certificate that comes from the token is for one run alone.
 inline constexpr std::size_t kRunsPerPeerMax = 256;
 // A run that no node has been connected to for this long makes room for another when there are
 // kRunsMax. Nodes whose connection broke try again four times a second.
@@ -94,13 +94,13 @@ inline constexpr std::chrono::seconds kStallTime{60};
 inline constexpr std::chrono::seconds kStallLook{1};
 // Workers that still run so long after all others have ended with success are told of.
 inline constexpr std::chrono::seconds kLateEndTime{60};
-// Of one outcome in a verdict: the ranges of ranks and the hosts that are listed; the rest is a
+// A verdict lists so many ranges of ranks and so many hosts for each outcome; the rest is a
 // number.
 inline constexpr std::size_t kOutcomeRangesShown = 16;
 inline constexpr std::size_t kOutcomeHostsShown = 8;
 // And in the service, where ranges merge as nodes report.
 inline constexpr std::size_t kOutcomeRangesMax = 65'536;
-// Of a traceback, whose end is kept.
+// A traceback keeps its end.
 inline constexpr std::size_t kTracebackBytesMax = 16u << 10;
 // Names in a worker's progress report, which a person has chosen.
 inline constexpr std::size_t kSectionBytesMax = 128;
@@ -109,7 +109,7 @@ inline constexpr std::size_t kRateUnitBytesMax = 32;
 // in N seconds: they share one service.
 inline constexpr std::chrono::seconds kProgressInterval{1};
 inline constexpr int kNodesPerProgressInterval = 1000;
-// Of a hung worker's native stacks, in a verdict; the node itself shows and keeps more.
+// A verdict has so much of a hung worker's native stacks; the node itself shows and keeps more.
 inline constexpr std::size_t kStackLinesMax = 64;
 inline constexpr std::size_t kStackLineBytesMax = 512;
 // A path.
@@ -192,9 +192,9 @@ inline constexpr std::chrono::hours kLastCallMax{24};
 // Restarts that are remembered with their times, and so the most that --max-restarts can be with
 // --restart-window.
 inline constexpr int kWindowRestartsMax = 10'000;
-// Of --restart-window and its like: longer than the longest runs.
+// --restart-window and its like: longer than the longest runs.
 inline constexpr std::chrono::hours kRestartTimeMax{24 * 366};
-// Of --restart-delay: beyond it a failed run is of more use than a waiting one.
+// --restart-delay: beyond it a failed run is of more use than a waiting one.
 inline constexpr std::chrono::hours kRestartDelayMax{1};
 inline constexpr std::size_t kExitCodeRangesMax = 64;
 inline constexpr int kNodeFailuresMax = 1000;
@@ -214,7 +214,7 @@ inline constexpr std::chrono::milliseconds kRefusedTimeout{2000};
 // How long a node continues without a service that has a journal: a supervisor restarts it within
 // seconds, a rebooted machine within minutes.
 inline constexpr std::chrono::minutes kReconnectTimeout{10};
-// Of one attempt to connect: the error then names a host that drops packets.
+// How long one attempt to connect takes: the error then names a host that drops packets.
 inline constexpr std::chrono::seconds kConnectAttemptTimeout{5};
 // How much longer than the operation's own timeout a caller of the store waits: longer than
 // keepalive needs to detect a dead peer.
@@ -226,8 +226,8 @@ inline constexpr std::chrono::seconds kCloseTimeout{1};
 inline constexpr std::size_t kWatchesMax = 16;
 // The backlog of one subscriber in the service, of all nodes together: above it lines are dropped.
 inline constexpr std::size_t kWatchBytesMax = 8u << 20;
-// Of a node for one subscriber: bytes sent and not confirmed, and bytes in one message. Output must
-// not delay the node's session.
+// A node sends one subscriber so many bytes before they are confirmed, and so many in one message:
+// output must not delay the node's session.
 inline constexpr std::size_t kLogWindowBytes = 64u << 10;
 inline constexpr std::size_t kLogBatchBytes = 16u << 10;
 // What a line counts beyond its text.
@@ -285,11 +285,11 @@ inline constexpr int kResetsPerSecondMax = 100;
 // A stream keeps this much memory of a message for the next one.
 inline constexpr std::size_t kKeptMessageBytes = 256u << 10;
 
-// Of a client of an agent's store: what it may send ahead, or of an incomplete request, at any
+// A client of an agent's store may send so much ahead, or so much of an incomplete request, at any
 // time.
 inline constexpr std::size_t kSmallRequestBytes = 4096;
-// All larger incomplete requests to one agent; further ones wait for room. A client of whose request
-// no further tenth comes within kRequestRoomTimeout while others wait is closed.
+// All larger incomplete requests to one agent; further ones wait for room. A client of whose
+// request no further tenth comes within kRequestRoomTimeout while others wait is closed.
 inline constexpr std::size_t kRequestRoomBytes = 32u << 20;
 inline constexpr std::chrono::seconds kRequestRoomTimeout{5};
 // Replies of one agent's store that its clients have not read yet. While there are more, none are

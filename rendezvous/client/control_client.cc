@@ -113,7 +113,7 @@ absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const Lo
   const grpc::Status status = Call(*channel, report, Clock::now() + timeout);
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     if (const std::optional<absl::Status> reason = channel->FinalReason(status)) return *reason;
-    const std::string words = ReasonInWords(status, channel->target());
+    const std::string words = ReasonText(status, channel->target());
     return CauseOf(status) == ChannelCause::kRefused ? absl::NotFoundError(words)
                                                      : absl::UnavailableError(words);
   }

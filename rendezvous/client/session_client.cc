@@ -158,7 +158,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   void Ended(const grpc::Status& status) {
     const StreamEnd end{.status = ToAbsl(status),
                         .cause = CauseOf(status),
-                        .reason = ReasonInWords(status, channel_->target()),
+                        .reason = ReasonText(status, channel_->target()),
                         .final_reason = channel_->FinalReason(status)};
     SessionEffects effects;
     {

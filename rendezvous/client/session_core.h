@@ -23,7 +23,7 @@ namespace ddprun {
 struct StreamEnd {
   absl::Status status;
   ChannelCause cause = ChannelCause::kOther;
-  std::string reason;  // ReasonInWords()
+  std::string reason;  // ReasonText()
   // What answers will never accept this node (ServiceChannel::FinalReason()).
   std::optional<absl::Status> final_reason;
 };

@@ -93,7 +93,7 @@ class Reader final : public grpc::ClientReadReactor<v1::RunNews>,
                    end_->error_code() == grpc::StatusCode::CANCELLED)) {
       return absl::UnavailableError(
           absl::StrCat("the connection to the rendezvous service at ", channel_->target(),
-                       " ended: ", ReasonInWords(*end_, channel_->target())));
+                       " ended: ", ReasonText(*end_, channel_->target())));
     }
     return CallError(*channel_, *end_, std::chrono::milliseconds(0));
   }

@@ -97,22 +97,22 @@ void FillLeftOut(const RunState& state, TimePoint now, RunStatus& status) {
 }
 
 // Null: none, or of another round.
-const ToldProgress* FindTold(const RunState& state, const Member& member,
-                             const ToldProgresses& told) {
+const ReportedProgress* FindReported(const RunState& state, const Member& member,
+                                     const ReportedProgresses& reported) {
   if (state.phase != RunPhase::kSealed || member.phase == MemberPhase::kWaiting) return nullptr;
-  const auto it = told.find(member.join.node_id);
-  return it != told.end() && it->second.round == state.round ? &it->second : nullptr;
+  const auto it = reported.find(member.join.node_id);
+  return it != reported.end() && it->second.round == state.round ? &it->second : nullptr;
 }
 
-void FillProgress(const RunState& state, TimePoint now, const ToldProgresses& told,
+void FillProgress(const RunState& state, TimePoint now, const ReportedProgresses& reported,
                   RunStatus& status) {
   std::vector<const Progress*> all;
   TimePoint last{};
   for (const auto& entry : state.members) {
-    const ToldProgress* one = FindTold(state, entry.second, told);
+    const ReportedProgress* one = FindReported(state, entry.second, reported);
     if (one == nullptr) continue;
     all.push_back(&one->progress);
-    last = std::max(last, one->told);
+    last = std::max(last, one->reported);
   }
   if (all.empty()) return;
   status.progress = Summarize(all);
@@ -153,7 +153,7 @@ Progress Summarize(const std::vector<const Progress*>& all) {
 }
 
 RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
-                   const ToldProgresses& told) {
+                   const ReportedProgresses& reported) {
   RunStatus status;
   status.run_id = state.run_id;
   status.phase = state.phase;
@@ -182,26 +182,26 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
   status.nodes.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) {
     NodeStatus& node = status.nodes.emplace_back(StatusOf(state, *members[i], now));
-    if (const ToldProgress* one = FindTold(state, *members[i], told)) {
+    if (const ReportedProgress* one = FindReported(state, *members[i], reported)) {
       node.progress = one->progress;
-      node.progress_age = Between(one->told, now);
+      node.progress_age = Between(one->reported, now);
     }
   }
-  FillProgress(state, now, told, status);
+  FillProgress(state, now, reported, status);
   return status;
 }
 
 void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat, TimePoint now,
-                  ToldProgresses& told) {
+                  ReportedProgresses& reported) {
   const auto node = state.links.find(link);
   if (heartbeat.progress_round == kNoRound || node == state.links.end()) return;
   // A report of ranks that do not move has no progress, or that of the one before.
   if (heartbeat.progress == Progress{}) return;
-  ToldProgress& last = told[node->second];
+  ReportedProgress& last = reported[node->second];
   if (last.round == heartbeat.progress_round && last.progress == heartbeat.progress) return;
   last = {heartbeat.progress_round, heartbeat.progress, now};
-  if (told.size() <= state.members.size()) return;
-  std::erase_if(told, [&](const auto& entry) { return !state.members.contains(entry.first); });
+  if (reported.size() <= state.members.size()) return;
+  std::erase_if(reported, [&](const auto& entry) { return !state.members.contains(entry.first); });
 }
 
 }  // namespace ddprun

@@ -79,16 +79,16 @@ struct RunStatus {
 };
 
 // A node's last report about its workers, and when it came.
-struct ToldProgress {
+struct ReportedProgress {
   RoundId round = kNoRound;
   Progress progress;
-  TimePoint told{};
+  TimePoint reported{};
 };
-using ToldProgresses = std::map<NodeId, ToldProgress>;
+using ReportedProgresses = std::map<NodeId, ReportedProgress>;
 
 // Takes what the node on that link reports, and forgets nodes that are no longer members.
 void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat, TimePoint now,
-                  ToldProgresses& told);
+                  ReportedProgresses& reported);
 
 // Summarizes several workers or nodes: the progress of the one that is furthest behind, and the sum
 // of the rates that have one unit.
@@ -96,6 +96,6 @@ Progress Summarize(const std::vector<const Progress*>& all);
 
 // Without the last lines of workers' output, which are for the nodes of the run.
 RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
-                   const ToldProgresses& told = {});
+                   const ReportedProgresses& reported = {});
 
 }  // namespace ddprun

@@ -70,7 +70,7 @@ void StoreUpstream::Resume() {
 void StoreUpstream::OnDone(const grpc::Status& status) {
   handlers_.on_end(status.ok() ? absl::OkStatus()
                                : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                                              ReasonInWords(status, target_)));
+                                              ReasonText(status, target_)));
   // The handlers hold the owner of this stream. A later Flush() finds the writer ended.
   handlers_ = {};
   self_.reset();

@@ -211,7 +211,7 @@ class Run {
   RunState membership_ ABSL_GUARDED_BY(mutex_);
   // For the status only: no decision depends on it, and nodes report it again within a second of a
   // restart.
-  ToldProgresses progress_ ABSL_GUARDED_BY(mutex_);
+  ReportedProgresses progress_ ABSL_GUARDED_BY(mutex_);
   StoreHub store_ ABSL_GUARDED_BY(mutex_);
   // The earliest deadline of the store that the timer is armed for.
   std::optional<TimePoint> store_armed_ ABSL_GUARDED_BY(mutex_);

@@ -72,7 +72,7 @@ ChannelCause CauseOf(const grpc::Status& status) {
   return ChannelCause::kOther;
 }
 
-std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
+std::string ReasonText(const grpc::Status& status, const std::string& target) {
   switch (CauseOf(status)) {
     case ChannelCause::kUnresolved:
       return absl::StrCat("cannot resolve '", target.substr(0, target.rfind(':')), "'");

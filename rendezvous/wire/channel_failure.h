@@ -17,7 +17,7 @@ ChannelCause CauseOf(const grpc::Status& status);
 
 // "connection refused" from "failed to connect to all addresses; last error: UNKNOWN:
 // ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused".
-std::string ReasonInWords(const grpc::Status& status, const std::string& target);
+std::string ReasonText(const grpc::Status& status, const std::string& target);
 
 // A sentence if retrying cannot help until a user changes something: another token, plain text on
 // one side, or a server that is not ddprun.

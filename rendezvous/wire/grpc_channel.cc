@@ -189,7 +189,7 @@ absl::Status CallError(const ServiceChannel& channel, const grpc::Status& status
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(
-          absl::StrCat(service, " is not reached: ", ReasonInWords(status, channel.target())));
+          absl::StrCat(service, " is not reached: ", ReasonText(status, channel.target())));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::DeadlineExceededError(absl::StrCat(
           service, " did not answer within ", std::chrono::duration<double>(timeout).count(),

@@ -212,9 +212,9 @@ TEST(DoctorRules, ASecretThatCannotBeUsed) {
 }
 
 TEST(DoctorRules, SizesInWords) {
-  EXPECT_EQ(BytesInWords(12), "12 bytes");
-  EXPECT_EQ(BytesInWords(16 << 20), "16 MiB");
-  EXPECT_EQ(BytesInWords((std::int64_t{3} << 30) + (1 << 29)), "3.5 GiB");
+  EXPECT_EQ(BytesText(12), "12 bytes");
+  EXPECT_EQ(BytesText(16 << 20), "16 MiB");
+  EXPECT_EQ(BytesText((std::int64_t{3} << 30) + (1 << 29)), "3.5 GiB");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST(DryRunTest, WhereTheFlightRecorderDumps) {
 
 TEST(DryRunTest, TheSecretsSource) {
   const auto source = [](const std::string& flags, bool has_variable = false) {
-    return SecretInWords(ParsedLine(flags), has_variable, From({{"HOME", "/nowhere"}}));
+    return SecretText(ParsedLine(flags), has_variable, From({{"HOME", "/nowhere"}}));
   };
   const std::string two = "--nnodes 2 --rdzv-endpoint h ";
   EXPECT_EQ(source(""), "none is needed");

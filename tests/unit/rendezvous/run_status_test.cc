@@ -149,7 +149,7 @@ TEST_F(RunStatusTest, ProgressIsOfThisRoundAndTheRunIsAsFarAsItsSlowestNode) {
   Join("a", 2);
   Join("b", 2);
   run.now += seconds(5);
-  const ToldProgresses told = {
+  const ReportedProgresses told = {
       {NodeId{"id-a"}, {kFirst, {18, 1, 200, "images", "all_reduce"}, run.now - seconds(2)}},
       {NodeId{"id-b"}, {kFirst, {17, 1, 100, "images", "data"}, run.now - seconds(4)}}};
   const RunStatus status = StatusOf(run.state, run.now, kAll, told);
@@ -157,7 +157,7 @@ TEST_F(RunStatusTest, ProgressIsOfThisRoundAndTheRunIsAsFarAsItsSlowestNode) {
   EXPECT_EQ(status.progress_age, seconds(2));
   EXPECT_EQ(status.nodes[1].progress->step, 17);
   EXPECT_EQ(status.nodes[1].progress_age, seconds(4));
-  ToldProgresses old = told;
+  ReportedProgresses old = told;
   for (auto& entry : old) entry.second.round = RoundId{7};
   EXPECT_FALSE(StatusOf(run.state, run.now, kAll, old).progress.has_value());
   EXPECT_FALSE(Status().nodes[0].progress.has_value());

@@ -29,11 +29,11 @@ def _become(path, arguments):
 
 def find_program(name):
     """The path of a program that came with this package, or of one in PATH; None if there is none."""
-    # The last one: of `pip install --target`.
+    # The last one is that of `pip install --target`.
     for folder in (sysconfig.get_path("scripts"), os.path.join(os.path.dirname(HERE), "bin")):
         if os.access(os.path.join(folder, name), os.X_OK):
             return os.path.join(folder, name)
-    # Of `pip install --user` or --prefix.
+    # Where `pip install --user` or --prefix has put it.
     from importlib import metadata
 
     try:

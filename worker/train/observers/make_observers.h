@@ -22,7 +22,7 @@ std::unique_ptr<Observer> MakeProgressObserver(World& world, const StepClock& cl
                                                const StepCounter& counter);
 std::unique_ptr<Observer> MakeScalarRecorder(const Config& config, const StepCounter& counter);
 std::unique_ptr<Observer> MakeSampleObserver(const Config& config, const World& world);
-// Of a data set that is trained without damaged images (--skip-damaged).
+// For a data set that is trained without its damaged images (--skip-damaged).
 std::unique_ptr<Observer> MakeDamageObserver(const Config& config, const Dataset& data,
                                              World& world, Console& console);
 std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,

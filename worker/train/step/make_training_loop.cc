@@ -31,7 +31,7 @@ std::unique_ptr<BatchFeed> MakeFeed(const Config& config, const LoopParts& parts
                                    parts.world.device(), parts.strategy.image_type());
 }
 
-// Of a GPU. `records`: the step becomes a CUDA graph.
+// For a GPU. `records`: the step becomes a CUDA graph.
 std::unique_ptr<StepRecorder> MakeRecorder(World& world, GraphSteps& graph_steps, bool records) {
   Accelerator& accelerator = LoadAccelerator();
   MakeStepGraph make_graph;

@@ -32,7 +32,7 @@ class Evaluations : public Observer {
   // on. All ranks must call it. Nothing comes of it if a signal asks for the end.
   void Evaluate(bool last);
 
-  // Of the model as it is; nothing if a step was made since then.
+  // That of the model as it is; nothing if a step was made since then.
   const std::optional<Evaluation>& latest() const { return latest_; }
 
  private:
