@@ -36,6 +36,14 @@ def literals(path):
 # Links
 
 
+def test_caches_of_tools_are_no_documents(tmp_path, monkeypatch):
+    for path in ("tests/README.md", "tests/e2e/.pytest_cache/README.md"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).touch()
+    monkeypatch.setattr(documents, "REPO", tmp_path)
+    assert [str(page) for page in documents.repository_documents()] == ["README.md", "CONTRIBUTING.md", "tests/README.md"]
+
+
 @pytest.mark.parametrize("page", ALL_DOCUMENTS, ids=str)
 def test_links_lead_to_a_file_and_a_heading(page):
     wrong = []

@@ -20,7 +20,7 @@ def repository_documents():
     for room in ROOMS:
         for path in sorted((REPO / room).rglob("*.md")):
             inside = pathlib.PurePosixPath(path.relative_to(REPO).as_posix())
-            if PAGES not in inside.parents:
+            if PAGES not in inside.parents and not any(part.startswith(".") for part in inside.parts):  # a tool's cache
                 found.append(inside)
     return found
 
