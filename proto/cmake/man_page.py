@@ -67,8 +67,10 @@ def entries_of(sections, level, shown):
 
 
 def commands_of(sections):
-    """The commands that the lists name: `status   show nodes, ranks, ...`."""
-    return [match[0] for _, entries in sections for term, _ in entries if (match := re.match(r"[a-z]+(?=$| [A-Z\[])", term))]
+    """The commands that the lists name, `status   show nodes, ranks, ...`, but those that another program has (`: ddprun doctor`), which
+    an emulator could not run for them."""
+    terms = [term for _, entries in sections for term, text in entries if not re.search(r": ddprun [a-z]+$", text)]
+    return [match[0] for term in terms if (match := re.match(r"[a-z]+(?=$| [A-Z\[])", term))]
 
 
 def page(program, version):

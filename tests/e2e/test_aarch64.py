@@ -18,7 +18,13 @@ QEMU = [ROOT / "usr" / "bin" / "qemu-aarch64-static", "-L", ROOT]
 PROGRAMS = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks")
 NEWEST_GLIBC = (2, 31)  # of Debian 11, as the wheel of x86-64
 PAGE_BYTES = 64 << 10  # of kernels for Grace
-UNIT_TESTS = ("unit_proto",)
+# By program: the suites that start processes or look at this one, whose program is qemu's here.
+UNIT_TESTS = {
+    "unit_proto": "",
+    "unit_rendezvous": "",
+    "unit_launcher": "FaultInjector.*:ForkServer*.*:HandledSignalTest.*:RoundStartTest.*:SparePoolTest.*:StuckProcessTest.*",
+}
+PASSING_MIN = {"unit_proto": 60, "unit_rendezvous": 450, "unit_launcher": 850}
 OTHER_LIBRARIES = re.compile(r"(lib(c|m|dl|pthread|rt)|ld-linux-aarch64)\.so\.\d$")
 
 pytestmark = [
@@ -133,12 +139,13 @@ def test_train_is_not_in_it_and_says_so(installed):
 
 
 def test_unit_tests_pass_under_qemu(wheel):
-    """Those that start no process and time nothing: what is only compiled for aarch64 shows nothing of its bytes and signs."""
+    """What is only compiled for aarch64 shows nothing of its bytes and signs."""
     del wheel  # its build has what these link
     script = '. deploy/common.sh; . deploy/aarch64/cross.sh; build_folder=$repo/build/aarch64; build_for_aarch64 ON "$@"'
     env = clean_environment(**kept_cache())
     built = run(["bash", "-euc", script, "-", *UNIT_TESTS], env=env, cwd=REPO, timeout=2 * 3600)
     assert built.returncode == 0, built.stdout[-4000:] + built.stderr
-    for name in UNIT_TESTS:
-        done = run([*QEMU, REPO / "build" / "aarch64" / "tests" / name, "--gtest_brief=1"], timeout=1800)
-        assert done.returncode == 0 and "PASSED" in done.stdout, (name, done.stdout[-4000:])
+    for name, left_out in UNIT_TESTS.items():
+        done = run([*QEMU, REPO / "build" / "aarch64" / "tests" / name, "--gtest_brief=1", f"--gtest_filter=-{left_out}"], timeout=1800)
+        passed = re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)
+        assert done.returncode == 0 and int(passed[1]) >= PASSING_MIN[name], (name, done.stdout[-4000:])
