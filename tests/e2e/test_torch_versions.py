@@ -89,7 +89,7 @@ def test_a_program_is_built_upon_the_library(venvs, version, tmp_path):
     flags = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release"]
     call(venv, "cmake", "-S", REPO / "worker" / "examples" / "pipeline", "-B", tmp_path, *flags)
     call(venv, "cmake", "--build", tmp_path)
-    done = call(venv, "ddprun", "--standalone", "--nproc-per-node", 3, tmp_path / "pipeline", 50)
+    done = call(venv, "ddprun", "--standalone", "--nproc-per-node", 3, tmp_path / "pipeline", 100)
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
     assert losses and losses[-1] < losses[0], done.stdout
 
