@@ -345,7 +345,7 @@ def test_the_spirals_are_told_apart(built, tmp_path):
 
     whole = epochs("whole", 30)
     assert len(whole) == 30 and float(whole[0][1]) < 0.8 and float(whole[-1][1]) > 0.95, whole
-    assert [rate for rate, _ in whole[13:16]] == ["0.0100", "0.0030", "0.0030"]
+    assert [rate for rate, _ in whole[14:17]] == ["0.0100", "0.0030", "0.0030"]  # LibTorch's StepLR is a step later than Python's
     assert epochs("halves", 16) + epochs("halves", 30) == whole
 
 
