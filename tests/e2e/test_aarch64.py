@@ -18,7 +18,7 @@ QEMU = [ROOT / "usr" / "bin" / "qemu-aarch64-static", "-L", ROOT]
 PROGRAMS = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks")
 NEWEST_GLIBC = (2, 31)  # of Debian 11, as the wheel of x86-64
 PAGE_BYTES = 64 << 10  # of kernels for Grace
-# By program: the suites that start processes or look at this one, whose program is qemu's here.
+# Programs, each with the suites that are left out: they start processes or examine this one, whose program is qemu's here.
 UNIT_TESTS = {
     "unit_proto": "",
     "unit_rendezvous": "",

@@ -329,9 +329,9 @@ def test_the_transformer_learns_from_manual_pages(built, tmp_path):
     text.write_bytes(b"".join(gzip.decompress(page.read_bytes()) for page in pages))
     done = launch("--nproc-per-node", "2", built("transformer"), text, tmp_path / "run", "150")
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
-    assert done.returncode == 0 and len(losses) == 4 and losses[0] > 4 and losses[-1] < 3, done
+    assert done.returncode == 0 and len(losses) == 4 and losses[0] > 4 and losses[-1] < 2.8, done
     done = launch("--nproc-per-node", "1", built("transformer"), text, tmp_path / "run", "200")
-    assert done.returncode == 0 and float(re.findall(r"loss ([\d.]+)", done.stdout)[0]) < 3, done
+    assert done.returncode == 0 and float(re.findall(r"loss ([\d.]+)", done.stdout)[0]) < 2.8, done
 
 
 def test_the_spirals_are_told_apart(built, tmp_path):

@@ -7,6 +7,7 @@
 #include "worker/train/replicas/tensor_sums.h"
 
 namespace ddprun {
+namespace {
 
 void CopyAll(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   const torch::NoGradGuard no_grad;
@@ -20,6 +21,8 @@ void CopyAll(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>&
     first = i;
   }
 }
+
+}  // namespace
 
 void TensorCopy::Keep(const std::vector<at::Tensor>& tensors) {
   if (copies_.empty()) {

@@ -9,10 +9,8 @@
 
 namespace ddprun {
 
-// On a GPU a kernel or a few for each run of tensors of one type; does not wait for the device.
-void CopyAll(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to);
-
-// Memory is taken by the first Keep(), as much as those tensors have.
+// Memory is taken by the first Keep(), as much as those tensors have. On a GPU it copies by a few
+// kernels for each run of tensors of one type, and does not wait for the device.
 class TensorCopy {
  public:
   // The values that `tensors` have now. Always tensors of the same shapes and types.
