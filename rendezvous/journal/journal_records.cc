@@ -201,6 +201,7 @@ std::string EncodeJournalRecord(JournalRecord record) {
   std::visit(
       Overloaded{[&](RunOpened& opened) {
                    message.mutable_run_opened()->set_run_id(std::move(opened.run_id));
+                   message.mutable_run_opened()->set_protocol_version(opened.protocol_version);
                  },
                  [&](RunForgotten&) { message.mutable_run_forgotten(); },
                  [&](MembershipEvent& event) {
@@ -242,7 +243,8 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
   record.now = TimePoint(std::chrono::nanoseconds(message.now()));
   switch (message.kind_case()) {
     case v1::JournalRecord::kRunOpened:
-      record.what = RunOpened{message.run_opened().run_id()};
+      record.what =
+          RunOpened{message.run_opened().run_id(), message.run_opened().protocol_version()};
       break;
     case v1::JournalRecord::kRunForgotten:
       record.what = RunForgotten{};

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/version.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/store/kv_store.h"
 
@@ -18,6 +19,8 @@ namespace ddprun {
 
 struct RunOpened {
   std::string run_id;
+  // Of the service that wrote it. 0: not known, in the journal of an older one.
+  unsigned protocol_version = kProtocolVersion;
 };
 
 struct RunForgotten {};

@@ -11,9 +11,21 @@
 namespace ddprun {
 namespace {
 
-void Apply(const MembershipEvent& event, TimePoint now, ReplayedRun& run) {
-  if (const auto* joined = std::get_if<NodeJoined>(&event)) {
+// A node that was accepted stays so, although it speaks the protocol of the service that accepted
+// it: when it comes back it is told that this service speaks another one.
+void AcceptAsThen(ReplayedRun& run, Join& join) {
+  if (run.protocol_version == 0) run.protocol_version = join.protocol_version;
+  if (join.protocol_version == run.protocol_version) {
+    join.protocol_version = kProtocolVersion;
+  } else if (join.protocol_version == kProtocolVersion) {
+    join.protocol_version = run.protocol_version;
+  }
+}
+
+void Apply(MembershipEvent& event, TimePoint now, ReplayedRun& run) {
+  if (auto* joined = std::get_if<NodeJoined>(&event)) {
     run.last_link = std::max(run.last_link, static_cast<std::uint64_t>(joined->link));
+    AcceptAsThen(run, joined->join);
   }
   // The messages were sent before, or nodes ask again.
   for (const MembershipEffect& effect : Step(run.membership, event, now)) {
@@ -29,7 +41,9 @@ absl::Status JournalReplayer::Apply(absl::string_view bytes) {
   last_ = std::max(last_, record->now);
   last_run_ = std::max(last_run_, record->run);
   if (auto* opened = std::get_if<RunOpened>(&record->what)) {
-    runs_.emplace(record->run, ReplayedRun(MakeRun(std::move(opened->run_id), /*durable=*/true)));
+    const auto it =
+        runs_.emplace(record->run, ReplayedRun(MakeRun(std::move(opened->run_id), true))).first;
+    it->second.protocol_version = opened->protocol_version;
     return absl::OkStatus();
   }
   if (auto* snapshot = std::get_if<RunSnapshot>(&record->what)) {
@@ -41,17 +55,17 @@ absl::Status JournalReplayer::Apply(absl::string_view bytes) {
   const auto it = runs_.find(record->run);
   if (it == runs_.end()) return absl::OkStatus();
   ReplayedRun& run = it->second;
-  std::visit(
-      Overloaded{[&](const RunForgotten&) { runs_.erase(it); },
-                 [&](const MembershipEvent& event) { ddprun::Apply(event, record->now, run); },
-                 [&](StoreMutation& mutation) {
-                   run.store.Replay(mutation.node_id, mutation.id, std::move(mutation.op));
-                 },
-                 [&](StoreAnswer& answer) {
-                   run.store.ReplayAnswer(answer.node_id, answer.id, std::move(answer.result));
-                 },
-                 [](const RunOpened&) {}, [](const RunSnapshot&) {}},
-      record->what);
+  std::visit(Overloaded{[&](const RunForgotten&) { runs_.erase(it); },
+                        [&](MembershipEvent& event) { ddprun::Apply(event, record->now, run); },
+                        [&](StoreMutation& mutation) {
+                          run.store.Replay(mutation.node_id, mutation.id, std::move(mutation.op));
+                        },
+                        [&](StoreAnswer& answer) {
+                          run.store.ReplayAnswer(answer.node_id, answer.id,
+                                                 std::move(answer.result));
+                        },
+                        [](const RunOpened&) {}, [](const RunSnapshot&) {}},
+             record->what);
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "proto/version.h"
 #include "rendezvous/journal/journal_records.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/store/store_hub.h"
@@ -23,6 +24,8 @@ struct ReplayedRun {
   RunState membership;
   StoreHub store;
   std::uint64_t last_link = 0;  // the highest that was used
+  // What its nodes spoke when they were accepted; 0: not known yet.
+  unsigned protocol_version = kProtocolVersion;
 };
 
 class JournalReplayer {
