@@ -75,7 +75,7 @@ std::string Rendezvous(const DryRun& dry_run) {
   if (options.endpoint.has_value()) {
     const bool here = options.is_host.value_or(dry_run.endpoint_is_here);
     return absl::StrCat(
-        HostPort(options.endpoint->host, options.endpoint->port),
+        EndpointText(*options.endpoint),
         here ? ", hosted here unless it is served there already" : ", hosted elsewhere");
   }
   return absl::StrCat(HostPort(*options.master_addr, options.master_port.value_or(kPortDefault)),

@@ -13,6 +13,8 @@
 #include "absl/time/time.h"
 #include "launcher/base/flag_names.h"
 #include "launcher/base/limits.h"
+#include "proto/text.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {
@@ -208,8 +210,28 @@ void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::chrono:
 
 void ReadInto(Reader& reader, const Flag&, const Value& value, std::optional<Endpoint>& to) {
   if (value.text.empty()) return;
-  if (ParseEndpoint(value.text, to.emplace())) return;
-  reader.Fail(value, "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");
+  const std::vector<std::string> texts = absl::StrSplit(value.text, ',');
+  std::vector<Endpoint> endpoints(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (ParseEndpoint(texts[i], endpoints[i]) && (texts.size() == 1 || endpoints[i].port != 0))
+      continue;
+    return reader.Fail(value,
+                       "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");
+  }
+  if (endpoints.size() > kServicesMax) {
+    return reader.FailWith(absl::StrCat(value.source, " names ", endpoints.size(),
+                                        " services; give ", kServicesMax, " at most"));
+  }
+  to = std::move(endpoints.front());
+  to->others.assign(std::make_move_iterator(endpoints.begin() + 1),
+                    std::make_move_iterator(endpoints.end()));
+}
+
+std::string EndpointText(const Endpoint& endpoint) {
+  std::string text = HostPort(endpoint.host, endpoint.port);
+  for (const Endpoint& other : endpoint.others)
+    absl::StrAppend(&text, ",", HostPort(other.host, other.port));
+  return text;
 }
 
 std::string DefaultText(const Flag&, int value) { return absl::StrCat(value); }

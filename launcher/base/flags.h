@@ -121,8 +121,11 @@ std::vector<std::string> ChoicesOf(const char* value);
 struct Endpoint {
   std::string host;
   int port = 0;
+  std::vector<Endpoint> others;  // of other services, where one of several leads
   bool operator==(const Endpoint&) const = default;
 };
+// "10.0.0.1:29400", with the others after a comma.
+std::string EndpointText(const Endpoint& endpoint);
 
 // --help, --version and the like: text for stdout, exit code 0.
 struct ShowText {

@@ -50,7 +50,7 @@ void ReportAgentLoss(const Options& options, const NodeId& node_id,
                      const std::optional<TlsCredentials>& credentials, const std::string& how) {
   const std::optional<Endpoint> service = ServiceWithoutAgent(options);
   if (!service.has_value()) return;
-  const std::string name = HostPort(service->host, service->port);
+  const std::string name = EndpointText(*service);
   const LossReport report{
       .protocol_version = kProtocolVersion,
       .run_id = options.run_id,

@@ -69,7 +69,8 @@ void ReadKinds(Reader& reader, const Flag&, const Value& value, Given& given) {
 }
 
 constexpr CtlFlag kServiceFlags[] = {
-    {"--rdzv-endpoint", "HOST[:PORT]", "Address of the rendezvous service (port 29400).",
+    {"--rdzv-endpoint", "HOST[:PORT]",
+     "Address of the rendezvous service (port 29400); several with commas.",
      Sets<&Given::endpoint>},
     {"--master-addr", "ADDRESS", "Address of node 0, for runs that were started with it.",
      Sets<&Given::master_addr>},
@@ -309,7 +310,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
 
 std::string TargetOf(const ServiceAddress& service) {
   if (!service.socket.empty()) return absl::StrCat("unix:", service.socket);
-  return HostPort(service.endpoint.host, service.endpoint.port);
+  return EndpointText(service.endpoint);
 }
 
 std::vector<Flag> StatusFlags() { return FlagsOf(Commands().front()); }

@@ -21,30 +21,39 @@ using Clock = std::chrono::steady_clock;
 
 // One call of `Service`'s `method`.
 template <typename Service, typename Request, typename Answer>
-absl::StatusOr<Answer> Ask(const ServiceChannel& channel, milliseconds timeout,
+absl::StatusOr<Answer> Ask(ServiceChannel& channel, milliseconds timeout,
                            grpc::Status (Service::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Answer*),
                            const Request& request) {
-  const auto stub = Service::NewStub(channel.channel());
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-  Answer answer;
-  const grpc::Status status = ((*stub).*method)(&context, request, &answer);
-  if (!status.ok()) return CallError(channel, status, timeout);
-  return answer;
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  for (std::size_t asked = 1;; ++asked) {
+    const auto stub = Service::NewStub(channel.channel());
+    grpc::ClientContext context;
+    context.set_deadline(deadline);
+    Answer answer;
+    const grpc::Status status = ((*stub).*method)(&context, request, &answer);
+    if (status.ok()) return answer;
+    // A service that stands by, or is gone: another one may lead.
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE || asked >= channel.services())
+      return CallError(channel, status, timeout);
+    channel.AskNext();
+  }
 }
 
 // A call that is cut off may have met a service that is ending. A retry then finds that nothing
 // listens any more, which differs from a service that rejects this node.
-grpc::Status Call(const ServiceChannel& channel, const LossReport& report,
-                  Clock::time_point deadline) {
-  const auto stub = v1::Rendezvous::NewStub(channel.channel());
+grpc::Status Call(ServiceChannel& channel, const LossReport& report, Clock::time_point deadline) {
   Backoff backoff;
-  while (true) {
+  for (std::size_t asked = 1;; ++asked) {
+    const auto stub = v1::Rendezvous::NewStub(channel.channel());
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + (deadline - Clock::now()));
     v1::LossAnswer answer;
     const grpc::Status status = stub->ReportLoss(&context, ToProto(report), &answer);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && asked < channel.services()) {
+      channel.AskNext();
+      continue;
+    }
     const milliseconds pause = backoff.Next(kReconnectBackoffMax);
     if (CauseOf(status) != ChannelCause::kCutOff || Clock::now() + pause >= deadline) return status;
     std::this_thread::sleep_for(pause);

@@ -83,7 +83,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   Session(std::shared_ptr<ServiceChannel> channel, Join join, milliseconds connect_timeout,
           SessionClient::Handler handler)
       : channel_(std::move(channel)),
-        core_(channel_->target(), std::move(join), connect_timeout, Clock::now()),
+        core_(channel_->target(), std::move(join), connect_timeout, Clock::now(),
+              channel_->services()),
         handler_(std::move(handler)) {}
 
   void Begin() {
@@ -174,7 +175,10 @@ class Session final : public std::enable_shared_from_this<Session> {
   void Perform(SessionEffects effects) {
     for (SessionEffect& effect : effects) {
       std::visit(Overloaded{[this](TellAgent& tell) { Notify(std::move(tell.event)); },
-                            [this](TryAfter& again) { TryLater(again.pause); },
+                            [this](TryAfter& again) {
+                              if (again.at_next) channel_->AskNext();
+                              TryLater(again.pause);
+                            },
                             [this](SetLimit& limit) {
                               absl::MutexLock lock(&mutex_);
                               Set(limit);
@@ -281,7 +285,7 @@ class Session final : public std::enable_shared_from_this<Session> {
 };
 
 void Attempt::OnReadInitialMetadataDone(bool ok) {
-  if (ok) session_->Answered();
+  if (ok && context_.GetServerInitialMetadata().count(kServesHeader) > 0) session_->Answered();
 }
 
 void Attempt::OnReadDone(bool ok) {

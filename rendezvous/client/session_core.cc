@@ -29,9 +29,11 @@ bool IsSaidOnce(const Report& report) {
 
 }  // namespace
 
-SessionCore::SessionCore(std::string target, Join join, milliseconds connect_timeout, TimePoint now)
+SessionCore::SessionCore(std::string target, Join join, milliseconds connect_timeout, TimePoint now,
+                         std::size_t services)
     : target_(std::move(target)),
       connect_timeout_(connect_timeout),
+      services_(services),
       join_(std::move(join)),
       deadline_(now + connect_timeout) {}
 
@@ -84,6 +86,7 @@ SessionEffects SessionCore::Received(Directive directive) {
     if (lease_.has_value()) effects.emplace_back(TellAgent{Reconnected{}});
     lease_ = *accepted;
     backoff_.Reset();
+    asked_ = 0;
     refused_until_.reset();
     reported_.clear();
   } else if (const auto* start = std::get_if<Start>(&directive);
@@ -103,12 +106,8 @@ SessionEffects SessionCore::Ended(const StreamEnd& end, TimePoint now) {
   if (phase_ == SessionPhase::kInRun && lease_.has_value()) BeginReconnecting(end, now, effects);
   if (phase_ == SessionPhase::kAnsweredAgain) phase_ = SessionPhase::kReconnecting;
   const bool never = end.final_reason.has_value() && !was_answered;
-  const milliseconds remaining = Between(now, deadline_);
-  if (MayTryAgain(end, now) && !never && remaining.count() > 0) {
-    if (auto event = WhyAgain(end, remaining)) effects.emplace_back(TellAgent{*std::move(event)});
-    const milliseconds next =
-        backoff_.Next(join_.resume ? kReconnectBackoffMax : kConnectBackoffMax);
-    effects.emplace_back(TryAfter{std::min(std::max(next, Between(now, not_before_)), remaining)});
+  if (MayTryAgain(end, now) && !never && now < deadline_) {
+    TryAgain(end, now, effects);
     return effects;
   }
   absl::Status status = never ? *end.final_reason : EndStatus(end, now);
@@ -116,6 +115,24 @@ SessionEffects SessionCore::Ended(const StreamEnd& end, TimePoint now) {
   effects.emplace_back(CancelLimit{});
   effects.emplace_back(TellAgent{SessionEnded{std::move(status)}});
   return effects;
+}
+
+// One service after the other, with a pause after all of them.
+void SessionCore::TryAgain(const StreamEnd& end, TimePoint now, SessionEffects& effects) {
+  const milliseconds remaining = Between(now, deadline_);
+  TryAfter again{kConnectBackoffMin};
+  if (absl::IsAborted(end.status)) {
+    // It stood by, and leads now.
+    again.at_next = false;
+  } else if (++asked_ < services_) {
+    again.pause = milliseconds(0);
+  } else {
+    asked_ = 0;
+    if (auto event = WhyAgain(end, remaining)) effects.emplace_back(TellAgent{*std::move(event)});
+    again.pause = backoff_.Next(join_.resume ? kReconnectBackoffMax : kConnectBackoffMax);
+  }
+  again.pause = std::min(std::max(again.pause, Between(now, not_before_)), remaining);
+  effects.emplace_back(again);
 }
 
 void SessionCore::BeginReconnecting(const StreamEnd& end, TimePoint now, SessionEffects& effects) {
@@ -129,7 +146,8 @@ void SessionCore::BeginReconnecting(const StreamEnd& end, TimePoint now, Session
 }
 
 bool SessionCore::MayTryAgain(const StreamEnd& end, TimePoint now) {
-  if (phase_ == SessionPhase::kConnecting) return absl::IsUnavailable(end.status);
+  if (phase_ == SessionPhase::kConnecting)
+    return absl::IsUnavailable(end.status) || absl::IsAborted(end.status);
   if (phase_ != SessionPhase::kReconnecting) return false;
   if (lease_->durable) return true;
   // If a service without a journal no longer listens, it has ended, and the run with it; unless a

@@ -47,6 +47,7 @@ struct TellAgent {
 // Opens another stream.
 struct TryAfter {
   std::chrono::milliseconds pause{0};
+  bool at_next = true;  // at the next service, where there are several
 };
 // GiveUp(number) is to be called once this time is over, unless the limit is cancelled.
 struct SetLimit {
@@ -62,9 +63,9 @@ using SessionEffects = std::vector<SessionEffect>;
 
 class SessionCore {
  public:
-  // `target`: of the service, for people.
+  // `target`: of the service, for people. `services`: how many may be asked; one of them leads.
   SessionCore(std::string target, Join join, std::chrono::milliseconds connect_timeout,
-              TimePoint now);
+              TimePoint now, std::size_t services = 1);
 
   // The limit of the first connection.
   SetLimit Begin() const { return {limit_, connect_timeout_}; }
@@ -91,6 +92,7 @@ class SessionCore {
 
  private:
   void BeginReconnecting(const StreamEnd& end, TimePoint now, SessionEffects& effects);
+  void TryAgain(const StreamEnd& end, TimePoint now, SessionEffects& effects);
   bool MayTryAgain(const StreamEnd& end, TimePoint now);
   std::optional<SessionEvent> WhyAgain(const StreamEnd& end, std::chrono::milliseconds remaining);
   std::string WhyItEnded(const StreamEnd& end) const;
@@ -101,6 +103,8 @@ class SessionCore {
 
   const std::string target_;
   const std::chrono::milliseconds connect_timeout_;
+  const std::size_t services_;
+  std::size_t asked_ = 0;  // of them, since the last pause
   Join join_;
   SessionPhase phase_ = SessionPhase::kConnecting;
   TimePoint deadline_;  // of the first connection, or of reconnecting

@@ -321,7 +321,8 @@ absl::StatusOr<Security> Security::Open(const SecurityOptions& options,
   Security security;
   if (options.insecure) return security;
   if (!options.tls_cert.empty()) {
-    absl::StatusOr<TlsCredentials> own = ReadPemFiles(options);
+    absl::StatusOr<TlsCredentials> own =
+        ReadPemFiles({.cert = options.tls_cert, .key = options.tls_key, .ca = options.tls_ca});
     if (!own.ok()) return own.status();
     security.own_ = *std::move(own);
     return security;

@@ -53,42 +53,56 @@ absl::Status CheckCertificates(const std::string& flag, const std::string& path,
 // A key with a passphrase must not make a program without a terminal wait for one.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
-absl::Status CheckKey(const SecurityOptions& options, const std::string& pem, X509* certificate) {
+absl::Status CheckKey(const PemFiles& files, const std::string& pem, X509* certificate) {
+  const std::string flag = absl::StrCat(files.flags, "-key: ", files.key);
   const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   const KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, nullptr));
   ERR_clear_error();
   if (key == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--tls-key: ", options.tls_key,
-                     absl::StrContains(pem, "ENCRYPTED")
-                         ? " is encrypted; give a key without a passphrase"
-                         : " has no private key in PEM (-----BEGIN PRIVATE KEY-----)"));
+        absl::StrCat(flag, absl::StrContains(pem, "ENCRYPTED")
+                               ? " is encrypted; give a key without a passphrase"
+                               : " has no private key in PEM (-----BEGIN PRIVATE KEY-----)"));
   }
   const bool fits = X509_check_private_key(certificate, key.get()) == 1;
   ERR_clear_error();
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--tls-key: ", options.tls_key,
-                                                 " is not the key of the first certificate in ",
-                                                 options.tls_cert));
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is not the key of the first certificate in ", files.cert));
+}
+
+// A file of certificates.
+absl::StatusOr<std::string> ReadCertificates(const std::string& flag, const std::string& path,
+                                             std::vector<CertificatePtr>& certificates) {
+  absl::StatusOr<std::string> pem = ReadText(flag, path);
+  if (!pem.ok()) return pem;
+  certificates = Certificates(*pem);
+  if (absl::Status status = CheckCertificates(flag, path, certificates); !status.ok())
+    return status;
+  return pem;
 }
 
 }  // namespace
 
-absl::StatusOr<TlsCredentials> ReadPemFiles(const SecurityOptions& options) {
+absl::StatusOr<TlsCredentials> ReadPemFiles(const PemFiles& files) {
   TlsCredentials credentials;
-  absl::StatusOr<std::string> chain = ReadText("--tls-cert", options.tls_cert);
-  if (!chain.ok()) return chain.status();
-  absl::StatusOr<std::string> key = ReadText("--tls-key", options.tls_key);
-  if (!key.ok()) return key.status();
-  absl::StatusOr<std::string> ca = ReadText("--tls-ca", options.tls_ca);
+  std::vector<CertificatePtr> own;
+  if (!files.cert.empty()) {
+    absl::StatusOr<std::string> chain = ReadCertificates(files.flags + "-cert", files.cert, own);
+    if (!chain.ok()) return chain.status();
+    credentials.chain_pem = *std::move(chain);
+    absl::StatusOr<std::string> key = ReadText(files.flags + "-key", files.key);
+    if (!key.ok()) return key.status();
+    credentials.key_pem = *std::move(key);
+  }
+  std::vector<CertificatePtr> authorities;
+  absl::StatusOr<std::string> ca = ReadCertificates(files.flags + "-ca", files.ca, authorities);
   if (!ca.ok()) return ca.status();
-  const std::vector<CertificatePtr> certificates = Certificates(*chain);
-  absl::Status status = CheckCertificates("--tls-cert", options.tls_cert, certificates);
-  status.Update(CheckCertificates("--tls-ca", options.tls_ca, Certificates(*ca)));
-  if (status.ok()) status = CheckKey(options, *key, certificates.front().get());
-  if (!status.ok()) return status;
-  return TlsCredentials{
-      .ca_pem = *std::move(ca), .chain_pem = *std::move(chain), .key_pem = *std::move(key)};
+  credentials.ca_pem = *std::move(ca);
+  if (own.empty()) return credentials;
+  if (absl::Status status = CheckKey(files, credentials.key_pem, own.front().get()); !status.ok())
+    return status;
+  return credentials;
 }
 
 }  // namespace ddprun

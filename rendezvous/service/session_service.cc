@@ -39,6 +39,7 @@ class SessionStream final : public Stream,
   void Begin() override {
     guard_.Called(context().peer());
     // At once: tells the client that the service is here, before the first directive.
+    AddHeader(kServesHeader);
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](SessionStream& self) {
       self.Refuse(absl::DeadlineExceededError("the stream's first report did not come in time"));

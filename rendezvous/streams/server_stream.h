@@ -45,6 +45,8 @@ class ServerStream {
 
   const grpc::ServerContext& context() const { return context_; }
 
+  // Before StartSendInitialMetadata().
+  void AddHeader(const char* name) { context_.AddInitialMetadata(name, ""); }
   void StartSendInitialMetadata() {
     ++under_way_;
     stream_.SendInitialMetadata(static_cast<CompletionThreads::Operation*>(&metadata_));

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
@@ -132,7 +133,8 @@ std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcc
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            const std::optional<TlsCredentials>& credentials,
-                                           const std::string& server_name) {
+                                           const std::string& server_name,
+                                           ChannelPatience patience) {
   PrepareGrpc();
   grpc::ChannelArguments arguments;
   std::shared_ptr<grpc::ChannelCredentials> channel_credentials =
@@ -146,13 +148,18 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                  : server_name;
     if (!name.empty()) arguments.SetSslTargetNameOverride(name);
   }
-  if (!absl::StartsWith(target, "unix:")) {
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+  if (!absl::StartsWith(target, "unix:") && patience != ChannelPatience::kShortWithoutPings) {
+    const bool is_short = patience == ChannelPatience::kShort;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                     is_short ? Milliseconds(kOtherPeerTimeout) : Milliseconds(kKeepaliveInterval));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                     is_short ? Milliseconds(kOtherPeerTimeout) : Milliseconds(kKeepaliveTimeout));
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(kConnectAttemptTimeout));
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, patience == ChannelPatience::kLong
+                                                          ? Milliseconds(kConnectAttemptTimeout)
+                                                          : Milliseconds(kOtherPeerTimeout));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMin));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMax));
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(kConnectBackoffMax));
@@ -164,6 +171,18 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
   arguments.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
   return grpc::CreateCustomChannel(GrpcTarget(target), channel_credentials, arguments);
+}
+
+ServiceChannel::ServiceChannel(std::string target, std::optional<TlsCredentials> credentials,
+                               const std::string& server_name)
+    : target_(std::move(target)), credentials_(std::move(credentials)) {
+  const std::vector<std::string> services = absl::StrSplit(target_, ',');
+  for (const std::string& service : services) {
+    channels_.push_back(services.size() == 1 ? MakeChannel(service, credentials_, server_name)
+                                             : MakeChannel(service, credentials_,
+                                                           service.substr(0, service.rfind(':')),
+                                                           ChannelPatience::kShort));
+  }
 }
 
 std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target,

@@ -4,10 +4,13 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/security/credentials.h"
@@ -33,11 +36,19 @@ std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> AddAcceptor(
 // The returned function takes ownership of the descriptor.
 std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor);
 
+// How soon a peer that does not answer is given up.
+enum class ChannelPatience {
+  kLong,               // there is no other one
+  kShort,              // another one can be asked: kOtherPeerTimeout
+  kShortWithoutPings,  // likewise, and the peer closes connections with many pings, as etcd does
+};
+
 // A new channel, not shared with others to the same target. `server_name`: as in
 // MakeServiceChannel().
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            const std::optional<TlsCredentials>& credentials = {},
-                                           const std::string& server_name = "");
+                                           const std::string& server_name = "",
+                                           ChannelPatience patience = ChannelPatience::kLong);
 
 absl::Status ToAbsl(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
@@ -45,13 +56,15 @@ grpc::Status ToGrpc(const absl::Status& status);
 class ServiceChannel {
  public:
   ServiceChannel(std::string target, std::optional<TlsCredentials> credentials,
-                 const std::string& server_name)
-      : target_(std::move(target)),
-        credentials_(std::move(credentials)),
-        channel_(MakeChannel(target_, credentials_, server_name)) {}
+                 const std::string& server_name);
 
   const std::string& target() const { return target_; }
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  // How many services it has the addresses of: one of them leads.
+  std::size_t services() const { return channels_.size(); }
+  // To the service that is asked now.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channels_[asked_]; }
+  // From now on the next service is asked.
+  void AskNext() { asked_ = (asked_ + 1) % channels_.size(); }
   std::optional<absl::Status> FinalReason(const grpc::Status& status) const {
     return ddprun::FinalReason(status, target_, credentials_);
   }
@@ -59,8 +72,13 @@ class ServiceChannel {
  private:
   const std::string target_;
   const std::optional<TlsCredentials> credentials_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::atomic<std::size_t> asked_ = 0;
 };
+
+// In the first headers of a session's reply, by which a service that leads differs from one that
+// stands by and has rejected the call.
+inline constexpr char kServesHeader[] = "ddprun-serves";
 
 // The error of a single call that failed, as one sentence. UNAVAILABLE, DEADLINE_EXCEEDED: the
 // service was not reached. FAILED_PRECONDITION: the credentials do not fit what answers, or it does

@@ -15,8 +15,10 @@ namespace ddprun {
 // Threadsafe.
 class ServiceChannel;
 
-// `target`: "HOST:PORT" or "unix:/PATH". Absent credentials: plain text. `server_name`: the name in
-// the service's certificate, if that is a user's own; empty: the target's host. Does not connect
+// `target`: "HOST:PORT", "HOST:PORT,HOST:PORT..." (several services, of which one leads), or
+// "unix:/PATH". Absent credentials: plain text. `server_name`: the name in
+// the service's certificate, if that is a user's own, and if there is one service; empty: the
+// target's host. Does not connect
 // yet.
 std::shared_ptr<ServiceChannel> MakeServiceChannel(
     const std::string& target, std::optional<TlsCredentials> credentials = std::nullopt,

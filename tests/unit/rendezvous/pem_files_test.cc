@@ -57,9 +57,8 @@ class PemFilesTest : public ::testing::Test {
 
   static std::string Complaint(const std::string& cert, const std::string& key,
                                const std::string& ca) {
-    const auto read = ReadPemFiles({.tls_cert = folder_ + "/" + cert,
-                                    .tls_key = folder_ + "/" + key,
-                                    .tls_ca = folder_ + "/" + ca});
+    const auto read = ReadPemFiles(
+        {.cert = folder_ + "/" + cert, .key = folder_ + "/" + key, .ca = folder_ + "/" + ca});
     return std::string(read.status().message());
   }
 
