@@ -44,14 +44,24 @@ std::vector<ServiceFlag> FlagsOf(ServiceCommand& command) {
       {"--tls-key", "FILE", "private key of that certificate", &command.security.tls_key},
       {"--tls-ca", "FILE", "certificate authorities that sign the nodes' certificates",
        &command.security.tls_ca},
-      {"--journal", "FOLDER",
-       "record accepted joins, reports and keys in this folder; a service that\n"
-       "is restarted with the same flags continues its runs",
+      {"--journal", "PLACE",
+       "record accepted joins, reports and keys in this folder, or in etcd at\n"
+       "etcd://HOST:PORT[,HOST:PORT...][/PREFIX]; a service that is restarted\n"
+       "with the same flags continues its runs",
        &command.journal},
       {"--journal-sync", nullptr,
        "flush the journal to the disk before each reply, so that the runs also\n"
        "survive a crash of the machine",
        &command.journal_sync},
+      {"--standby", nullptr,
+       "with a journal in etcd: where another service leads, wait, and lead when\n"
+       "it is gone; nodes name all services in --rdzv-endpoint",
+       &command.standby},
+      {"--journal-tls-ca", "FILE",
+       "certificate authorities of etcd's members; without it plain text", &command.journal_tls.ca},
+      {"--journal-tls-cert", "FILE", "certificate for etcd, if it asks for one; with the next",
+       &command.journal_tls.cert},
+      {"--journal-tls-key", "FILE", "private key of that certificate", &command.journal_tls.key},
       {"--event-log", "FILE", "append the events of all runs as lines of JSON; -: stdout",
        &command.event_log},
       {"--metrics-port", "PORT", "serve Prometheus metrics at http://ADDRESS:PORT/metrics",
@@ -93,6 +103,32 @@ std::string DefaultOf(const ServiceFlag& flag) {
                                [](const std::string* text) { return *text; },
                                [](const auto*) { return std::string(); }},
                     flag.member);
+}
+
+absl::Status CheckJournal(const ServiceCommand& command) {
+  const EtcdTlsFiles& tls = command.journal_tls;
+  if (IsEtcdAddress(command.journal)) {
+    if (absl::Status status = ParseEtcdAddress(command.journal).status(); !status.ok())
+      return status;
+    if (command.journal_sync) {
+      return absl::InvalidArgumentError(
+          "--journal-sync is for a folder; etcd flushes each record before it answers");
+    }
+    if (absl::StartsWith(command.host, "unix:"))
+      return absl::InvalidArgumentError("a journal in etcd needs a --host that nodes can reach");
+    if (tls.cert.empty() != tls.key.empty() || (tls.ca.empty() && !tls.cert.empty())) {
+      return absl::InvalidArgumentError(
+          "--journal-tls-cert and --journal-tls-key go together, and need --journal-tls-ca");
+    }
+    return absl::OkStatus();
+  }
+  if (command.journal_sync && command.journal.empty())
+    return absl::InvalidArgumentError("--journal-sync needs --journal FOLDER; see --help");
+  if (command.standby || !tls.ca.empty() || !tls.cert.empty() || !tls.key.empty()) {
+    return absl::InvalidArgumentError(
+        "--standby and --journal-tls-* need a journal in etcd: --journal etcd://HOST:PORT,...");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -147,9 +183,7 @@ absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string
     if (absl::Status status = Set(*flag, value); !status.ok()) return status;
   }
   if (absl::Status status = CheckSecurityOptions(command.security); !status.ok()) return status;
-  if (command.journal_sync && command.journal.empty()) {
-    return absl::InvalidArgumentError("--journal-sync needs --journal FOLDER; see --help");
-  }
+  if (absl::Status status = CheckJournal(command); !status.ok()) return status;
   return command;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/etcd/etcd_address.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
@@ -18,8 +19,10 @@ struct ServiceCommand {
   int port = 29500;
   std::optional<std::string> run_id;
   SecurityOptions security;
-  std::string journal;  // a folder; empty: none
+  std::string journal;  // a folder or "etcd://..."; empty: none
   bool journal_sync = false;
+  EtcdTlsFiles journal_tls;
+  bool standby = false;
   std::string event_log;  // a file or "-"; empty: none
   int metrics_port = 0;   // 0: no metrics
   std::string metrics_addr = "127.0.0.1";

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,12 +22,14 @@
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/command_line.h"
+#include "rendezvous/journal/sqlite_journal.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
 #include "rendezvous/observe/run_observer.h"
 #include "rendezvous/process/standard_streams.h"
 #include "rendezvous/process/thread_check.h"
 #include "rendezvous/security/credentials.h"
+#include "rendezvous/service/elected_service.h"
 #include "rendezvous/service/server.h"
 
 namespace {
@@ -83,13 +86,72 @@ class StopSignals {
                  "the service has not ended within ", absl::ToInt64Seconds(kStopTimeout),
                  " s of its signal and is ended now: ",
                  journal.empty() ? "it hangs"
-                                 : absl::StrCat("the disk of the journal in ", journal,
+                                 : absl::StrCat("the journal in ", journal,
                                                 " does not answer; what was committed is in it"))),
              kExitFailure);
     _exit(kExitFailure);
   }
 
   const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// The service in one of its two forms: alone, or one of several of which one leads.
+class Service {
+ public:
+  // Listens. `on_failure`: called once, on any thread, if it cannot go on.
+  static absl::StatusOr<Service> Start(const ddprun::ServiceCommand& command,
+                                       std::optional<ddprun::TlsCredentials> credentials,
+                                       ddprun::RunWatcher& watcher,
+                                       std::function<void(const absl::Status&)> on_failure) {
+    ddprun::RendezvousServer::Options options{.address = command.host,
+                                              .port = command.port,
+                                              .credentials = std::move(credentials),
+                                              .default_run_id = command.run_id,
+                                              .watcher = &watcher};
+    Service service;
+    if (ddprun::IsEtcdAddress(command.journal)) {
+      auto address = ddprun::ParseEtcdAddress(command.journal);
+      if (!address.ok()) return address.status();
+      auto elected = ddprun::ElectedService::Start({.server = std::move(options),
+                                                    .etcd = *std::move(address),
+                                                    .etcd_tls = command.journal_tls,
+                                                    .stands_by = command.standby,
+                                                    .on_note = Note,
+                                                    .on_end = std::move(on_failure)});
+      if (!elected.ok()) return elected.status();
+      service.elected_ = *std::move(elected);
+      return service;
+    }
+    if (!command.journal.empty()) {
+      options.journal = {.open =
+                             [&](const ddprun::JournalReplay& replay) {
+                               return ddprun::OpenSqliteJournal(
+                                   command.journal, {.sync_on_commit = command.journal_sync},
+                                   replay);
+                             },
+                         .on_failure = std::move(on_failure)};
+    }
+    auto server = ddprun::RendezvousServer::Start(std::move(options));
+    if (!server.ok()) return server.status();
+    service.server_ = *std::move(server);
+    return service;
+  }
+
+  std::string target() const {
+    return elected_ != nullptr ? elected_->target() : server_->target();
+  }
+  std::vector<ddprun::RunStatus> Status() const {
+    return elected_ != nullptr ? elected_->Status() : server_->Status();
+  }
+
+ private:
+  static void Note(const std::string& sentence) {
+    std::printf("%s\n", sentence.c_str());
+    std::fflush(stdout);
+  }
+
+  std::unique_ptr<ddprun::RendezvousServer> server_;
+  std::unique_ptr<ddprun::ElectedService> elected_;
 };
 
 int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
@@ -99,17 +161,7 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   auto credentials = security.ForService();
   if (!credentials.ok()) return Complain(credentials.status(), kExitFailure);
   security.Forget();
-  std::atomic<bool> journal_failed = false;
-  std::optional<ddprun::JournalOptions> journal;
-  if (!command.journal.empty()) {
-    journal = {.folder = command.journal,
-               .sync = command.journal_sync,
-               .on_failure = [&](const absl::Status& status) {
-                 Complain(status, kExitFailure);
-                 journal_failed = true;
-                 kill(getpid(), SIGTERM);
-               }};
-  }
+  std::atomic<bool> failed = false;
   std::unique_ptr<ddprun::EventLog> log;
   if (!command.event_log.empty()) {
     auto opened = ddprun::EventLog::Open(command.event_log, [](const std::string& sentence) {
@@ -119,31 +171,31 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
     log = *std::move(opened);
   }
   ddprun::RunObserver observer(std::move(log));
-  auto server = ddprun::RendezvousServer::Start({.address = command.host,
-                                                 .port = command.port,
-                                                 .credentials = *std::move(credentials),
-                                                 .default_run_id = command.run_id,
-                                                 .journal = std::move(journal),
-                                                 .watcher = &observer});
-  if (!server.ok()) {
-    return Complain(server.status(),
-                    absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitFailure);
+  auto service =
+      Service::Start(command, *std::move(credentials), observer, [&](const absl::Status& status) {
+        Complain(status, kExitFailure);
+        failed = true;
+        kill(getpid(), SIGTERM);
+      });
+  if (!service.ok()) {
+    return Complain(service.status(),
+                    absl::IsInvalidArgument(service.status()) ? kExitUsage : kExitFailure);
   }
   std::unique_ptr<ddprun::MetricsExporter> metrics;
   if (command.metrics_port > 0) {
     auto started = ddprun::StartMetricsExporter(
-        command.metrics_addr, command.metrics_port, [&observer, service = server->get()] {
-          auto series = ddprun::ServiceMetrics(service->Status(), observer.Counters());
+        command.metrics_addr, command.metrics_port, [&observer, &service = *service] {
+          auto series = ddprun::ServiceMetrics(service.Status(), observer.Counters());
           for (auto& more : ddprun::ProcessMetrics()) series.push_back(std::move(more));
           return series;
         });
     if (!started.ok()) return Complain(started.status(), kExitFailure);
     metrics = *std::move(started);
   }
-  std::printf("listening on %s\n", (*server)->target().c_str());
+  std::printf("listening on %s\n", service->target().c_str());
   std::fflush(stdout);
   stop_signals.Wait();
-  return journal_failed ? kExitFailure : 0;
+  return failed ? kExitFailure : 0;
 }
 
 // The service's credentials; none for a unix socket, where the kernel identifies peers.

@@ -96,8 +96,11 @@ absl::Status Agent::Open() {
       !status.ok()) {
     return status;
   }
-  if (absl::Status status = session_.OpenService(config_.options, config_.security,
-                                                 config_.credentials, observer_.watcher());
+  if (absl::Status status = session_.OpenService(
+          config_.options, config_.security, config_.credentials, observer_.watcher(),
+          [notice = workers_.logs().NoticeSink()](const std::string& sentence) {
+            notice("the rendezvous service here " + sentence);
+          });
       !status.ok()) {
     return status;
   }

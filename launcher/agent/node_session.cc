@@ -10,9 +10,10 @@ namespace ddprun {
 
 absl::Status NodeSession::OpenService(const Options& options, const Security& security,
                                       const std::optional<TlsCredentials>& credentials,
-                                      RunWatcher* watcher) {
+                                      RunWatcher* watcher,
+                                      const std::function<void(const std::string&)>& on_note) {
   absl::StatusOr<RendezvousEndpoint> service = OpenRendezvous(
-      options, security, options.run_id.empty() ? MakeRunId() : options.run_id, watcher);
+      options, security, options.run_id.empty() ? MakeRunId() : options.run_id, watcher, on_note);
   if (!service.ok()) return service.status();
   UseService(*std::move(service), credentials);
   return absl::OkStatus();
@@ -53,6 +54,7 @@ void NodeSession::SendHeartbeat(Heartbeat heartbeat, TimePoint now) {
 void NodeSession::CloseService() {
   channel_.reset();
   if (hosts_service() && !service_.name.empty()) service_.server->WaitUntilDrained(kFinishTimeout);
+  if (service_.elected != nullptr) service_.elected->WaitUntilDrained(kFinishTimeout);
 }
 
 }  // namespace ddprun

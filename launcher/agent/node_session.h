@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,7 +61,8 @@ class NodeSession {
   // plain text. `watcher` observes a service that is opened here. Errors: those of
   // OpenRendezvous().
   absl::Status OpenService(const Options& options, const Security& security,
-                           const std::optional<TlsCredentials>& credentials, RunWatcher* watcher);
+                           const std::optional<TlsCredentials>& credentials, RunWatcher* watcher,
+                           const std::function<void(const std::string&)>& on_note);
   // The same for a service that is open already.
   void UseService(RendezvousEndpoint service, const std::optional<TlsCredentials>& credentials);
   const RendezvousEndpoint& service() const { return service_; }

@@ -76,6 +76,11 @@ void ResolvePortZero(Reader& reader, Options& options) {
 }
 
 void CheckTogether(Reader& reader, const Options& options) {
+  if (!options.journal.empty() && (!options.endpoint.has_value() || options.run_id.empty())) {
+    reader.FailWith(
+        "--journal needs --rdzv-endpoint with the machines that have a service, and --rdzv-id; "
+        "e.g. --rdzv-endpoint a:29400,b:29400,c:29400 --rdzv-id job7");
+  }
   if (options.lease < kLeaseMin) {
     reader.FailWith(absl::StrCat("--lease ", options.lease.count(), " ms is too short; give ",
                                  kLeaseMin.count(), " ms or more"));

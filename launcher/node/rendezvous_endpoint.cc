@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/node/rendezvous_endpoint.h"
 
+#include <algorithm>
 #include <ctime>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -26,7 +28,7 @@ RendezvousEndpoint RendezvousAt(const Endpoint& endpoint) {
   RendezvousEndpoint rendezvous;
   rendezvous.host = endpoint.host;
   rendezvous.port = endpoint.port;
-  rendezvous.name = HostPort(endpoint.host, endpoint.port);
+  rendezvous.name = EndpointText(endpoint);
   rendezvous.target = rendezvous.name;
   return rendezvous;
 }
@@ -61,15 +63,49 @@ absl::StatusOr<RendezvousEndpoint> Host(RendezvousEndpoint rendezvous, const Sec
   return rendezvous;
 }
 
+// The service of this machine among those of the endpoint, if it is there.
+absl::StatusOr<RendezvousEndpoint> HostElected(
+    const Options& options, const Security& security, const std::string& run_id,
+    RunWatcher* watcher, const std::function<void(const std::string&)>& on_note) {
+  RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
+  std::vector<Endpoint> services = options.endpoint->others;
+  services.push_back({options.endpoint->host, options.endpoint->port, {}});
+  const auto here = std::find_if(services.begin(), services.end(), [](const Endpoint& one) {
+    return IsThisMachine(one.host) && IsPortFree(one.host, one.port);
+  });
+  if (here == services.end() || options.is_host == false) return rendezvous;
+  auto credentials = security.ForHost();
+  if (!credentials.ok()) return credentials.status();
+  auto etcd = ParseEtcdAddress(options.journal);
+  if (!etcd.ok()) return etcd.status();
+  RaiseFileLimit();
+  auto service = ElectedService::Start(
+      {.server = {.address = AddressToListenAt(here->host),
+                  .port = here->port,
+                  .credentials = *std::move(credentials),
+                  .default_run_id = run_id,
+                  .watcher = watcher},
+       .etcd = *std::move(etcd),
+       .etcd_tls = options.journal_tls,
+       .on_note = on_note,
+       .on_end = [on_note](const absl::Status& why) { on_note(std::string(why.message())); }});
+  if (!service.ok()) return service.status();
+  rendezvous.elected = *std::move(service);
+  return rendezvous;
+}
+
 }  // namespace
 
 absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const Security& security,
                                                   const std::string& own_run_id,
-                                                  RunWatcher* watcher) {
+                                                  RunWatcher* watcher,
+                                                  std::function<void(const std::string&)> on_note) {
+  if (!options.journal.empty()) return HostElected(options, security, own_run_id, watcher, on_note);
   if (options.endpoint.has_value() && !options.standalone) {
     RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
     const bool is_address_here = IsThisMachine(rendezvous.host);
-    if (!options.is_host.value_or(is_address_here)) return rendezvous;
+    const bool hosts_by_default = is_address_here && options.endpoint->others.empty();
+    if (!options.is_host.value_or(hosts_by_default)) return rendezvous;
     absl::StatusOr<RendezvousEndpoint> hosted =
         Host(RendezvousAt(*options.endpoint), security, own_run_id,
              is_address_here ? AddressToListenAt(rendezvous.host) : AnyAddress(), watcher);

@@ -17,6 +17,7 @@
 #include "launcher/options/log_specs.h"
 #include "launcher/options/worker_wraps.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/etcd/etcd_address.h"
 #include "rendezvous/security/credentials.h"
 #include "rendezvous/values/session_types.h"
 
@@ -230,6 +231,9 @@ struct Options : ProgramSection {
   std::optional<bool> is_host;  // absent: the node that has the endpoint's address
   std::string run_id;           // empty: none was given
   std::optional<Endpoint> endpoint;
+  // In etcd: each machine of the endpoint has a service, of which one leads. Empty: none.
+  std::string journal;
+  EtcdTlsFiles journal_tls;
   std::string local_addr;  // empty: found by the route to the service
   std::vector<ProgramSection> more_programs;
   // RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE are counted in a role, and each role has a

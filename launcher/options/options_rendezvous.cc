@@ -39,13 +39,25 @@ void ReadRunId(Reader& reader, const Flag& flag, const Value& value, Options& op
   if (options.run_id == "none") options.run_id.clear();
 }
 
+void ReadJournal(Reader& reader, const Flag& flag, const Value& value, Options& options) {
+  ReadInto(reader, flag, value, options.journal);
+  if (!IsEtcdAddress(value.text)) {
+    return reader.Fail(value,
+                       "etcd://HOST:PORT[,...][/PREFIX]; a journal in a folder is "
+                       "ddprun-rendezvous's");
+  }
+  reader.Check(ParseEtcdAddress(value.text).status());
+}
+
 void CheckBackend(Reader& reader, const Flag&, const Value& value, Options&) {
   if (value.text == "static" || value.text == "c10d") return;
   if (absl::StartsWith(value.text, "etcd")) {
     return reader.FailWith(absl::StrCat(
         value.source, " ", value.text,
         " is not needed: for a rendezvous that outlives every node run `ddprun-rendezvous --host "
-        "ADDRESS --journal FOLDER` and give --rdzv-endpoint ADDRESS on all nodes"));
+        "ADDRESS --journal FOLDER` and give --rdzv-endpoint ADDRESS on all nodes (or keep what "
+        "must "
+        "survive in etcd: --journal etcd://HOST:PORT,...)"));
   }
   reader.FailWith(
       absl::StrCat(value.source, " '", value.text,

@@ -28,11 +28,11 @@ void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::vector<
 void ReadInto(Reader& reader, const Flag& flag, const Value& value, WorkerStdin& to);
 
 using ReadRunFlag = void(Reader& reader, const Flag& flag, const Value& value, Options& options);
-ReadRunFlag ReadProcPerNode, ReadRole, ReadPreload, ReadNodes, ReadMasterAddr, ReadRunId,
-    CheckBackend, ReadRdzvConf, ReadGpus, ReadExports, ReadRestartDelay, ReadNoticeSignal,
-    ReadEndSignals, ReadTermTimeout, ReadFlightRecorder, ReadOutFilters, ReadErrFilters,
-    ReadLinePrefix, NoteMonitorInterval, NoteStartMethod, ReadEventLogHandler, CheckLogsSpecs,
-    NoteUseEnv;
+ReadRunFlag ReadProcPerNode, ReadRole, ReadPreload, ReadNodes, ReadMasterAddr, ReadJournal,
+    ReadRunId, CheckBackend, ReadRdzvConf, ReadGpus, ReadExports, ReadRestartDelay,
+    ReadNoticeSignal, ReadEndSignals, ReadTermTimeout, ReadFlightRecorder, ReadOutFilters,
+    ReadErrFilters, ReadLinePrefix, NoteMonitorInterval, NoteStartMethod, ReadEventLogHandler,
+    CheckLogsSpecs, NoteUseEnv;
 
 // ---- What several flags of a topic mean together, after all have been read
 
@@ -123,8 +123,20 @@ inline constexpr RunFlag kRendezvousFlags[] = {
      Sets<&Options::standalone>},
     {"--rdzv-id", "ID", "Name of the run, the same on all nodes.", ReadRunId},
     {"--rdzv-endpoint", "HOST[:PORT]",
-     "Address of the rendezvous; hosted here if HOST is this machine (port 29400).",
+     "Address of the rendezvous; hosted here if HOST is this machine (port 29400). Several with "
+     "commas, of which one leads.",
      Sets<&Options::endpoint>},
+    {"--journal", "PLACE",
+     "etcd://HOST:PORT[,...][/PREFIX]: each machine of --rdzv-endpoint hosts a service, and "
+     "another "
+     "one leads when one is gone.",
+     ReadJournal},
+    {"--journal-tls-ca", "FILE", "Certificate authorities of etcd's members; else plain text.",
+     Sets<&Options::journal_tls, &EtcdTlsFiles::ca>},
+    {"--journal-tls-cert", "FILE", "Certificate for etcd, if it asks for one; with the next.",
+     Sets<&Options::journal_tls, &EtcdTlsFiles::cert>},
+    {"--journal-tls-key", "FILE", "Private key of that certificate.",
+     Sets<&Options::journal_tls, &EtcdTlsFiles::key>},
     {"--rdzv-backend", "NAME", "static or c10d, as torchrun has them: both mean ddprun's own.",
      CheckBackend},
     // Before the flags that override its keys.

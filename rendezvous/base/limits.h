@@ -260,8 +260,37 @@ inline constexpr std::size_t kJournalQueueBytesMax = std::size_t{256} << 20;
 // How often the journal is flushed where commits do not wait for it: what a crash of the machine
 // may cost. A crash of the process costs nothing.
 inline constexpr std::chrono::milliseconds kJournalSyncInterval{100};
-// A disk that takes no record for this long does not answer.
+// A disk that takes no record for this long does not answer, and neither does etcd.
 inline constexpr std::chrono::seconds kJournalAnswerTimeout{30};
+
+// The journal in etcd. A value: etcd refuses requests above 1.5 MiB by default.
+inline constexpr std::size_t kEtcdValueBytesMax = std::size_t{1} << 20;
+// A snapshot is wanted above this much journal, or so many values: etcd keeps what was deleted until
+// it is compacted, and has room for 2 GiB by default.
+inline constexpr std::size_t kEtcdSegmentBytesMax = std::size_t{16} << 20;
+inline constexpr std::size_t kEtcdSegmentValuesMax = 16384;
+// Values that are read, or deleted, at a time.
+inline constexpr int kEtcdPageValues = 128;
+inline constexpr std::size_t kEtcdMembersMax = 16;
+// What one member is given to answer before the next one is asked.
+inline constexpr std::chrono::milliseconds kEtcdAttemptTimeout{1500};
+// After all members were asked in vain.
+inline constexpr std::chrono::milliseconds kEtcdPause{100};
+// The lease of the service that leads: etcd's shortest with its default election timeout.
+inline constexpr std::chrono::seconds kLeaderLease{2};
+// A service that ends waits so long for its last records.
+inline constexpr std::chrono::seconds kEtcdCloseTimeout{2};
+// A leader that nobody reaches is replaced before its lease expires, but not sooner than this.
+inline constexpr std::chrono::seconds kLeaderReplacePause{10};
+// What a leader is given to answer a service that stands by, before it counts as gone.
+inline constexpr std::chrono::milliseconds kLeaderProbeTimeout{500};
+// Calls that a service which stands by holds until it is known who leads.
+inline constexpr std::size_t kHeldCallsMax = 2 * std::size_t{kNodesMax};
+// Services of one run, of which one leads.
+inline constexpr std::size_t kServicesMax = 16;
+// Where there is another peer to ask, one that does not answer a connection or a ping for so long is
+// given up.
+inline constexpr std::chrono::milliseconds kOtherPeerTimeout{1000};
 
 // ---- What a peer may hold in a service or an agent
 

@@ -18,7 +18,6 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/journal/service_journal.h"
-#include "rendezvous/journal/sqlite_journal.h"
 #include "rendezvous/listener/listener.h"
 #include "rendezvous/listener/peer_guard.h"
 #include "rendezvous/service/control_service.h"
@@ -193,11 +192,7 @@ class GrpcServer final : public LocalServer {
 absl::StatusOr<std::unique_ptr<ServiceJournal>> OpenJournal(
     const std::optional<JournalOptions>& options) {
   if (!options) return nullptr;
-  return ServiceJournal::Start(
-      [&](const JournalReplay& replay) {
-        return OpenSqliteJournal(options->folder, {.sync_on_commit = options->sync}, replay);
-      },
-      options->on_failure);
+  return ServiceJournal::Start(options->open, options->on_failure);
 }
 
 }  // namespace
@@ -215,8 +210,14 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Option
   auto journal = OpenJournal(options.journal);
   if (!journal.ok()) return journal.status();
   const bool on_path = absl::StartsWith(options.address, kUnixPrefix);
-  auto socket = on_path ? ListenOnPath(std::string(absl::StripPrefix(options.address, kUnixPrefix)))
-                        : ListenOn(options.address, options.port);
+  absl::StatusOr<ListeningSocket> socket;
+  if (options.socket.has_value()) {
+    socket = *std::exchange(options.socket, std::nullopt);
+  } else if (on_path) {
+    socket = ListenOnPath(std::string(absl::StripPrefix(options.address, kUnixPrefix)));
+  } else {
+    socket = ListenOn(options.address, options.port);
+  }
   if (!socket.ok()) return socket.status();
   std::string target = options.address;
   if (on_path) {

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/client/session_client.h"
+#include "rendezvous/journal/journal.h"
 #include "rendezvous/observe/run_status.h"
 #include "rendezvous/proxy/store_link.h"
 #include "rendezvous/security/credentials.h"
@@ -21,9 +23,8 @@ namespace ddprun {
 class RunWatcher;  // run_event.h
 
 struct JournalOptions {
-  std::string folder;
-  // A commit also survives a crash of the machine, not only of the process.
-  bool sync = false;
+  // Opens it and gives its contents to `replay`.
+  std::function<absl::StatusOr<std::unique_ptr<Journal>>(const JournalReplay& replay)> open;
   // Called once, on any thread, when the journal cannot be written any more: nothing is sent to
   // nodes from then on, and the service must end.
   std::function<void(absl::Status)> on_failure;
@@ -43,11 +44,13 @@ class RendezvousServer {
     std::optional<JournalOptions> journal;
     // Receives the runs' events; outlives the server. Null: none.
     RunWatcher* watcher = nullptr;
+    // Listens already, at `address`. Absent: the server opens one.
+    std::optional<ListeningSocket> socket;
   };
 
   // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
   // is not this host's or cannot be resolved; the message names address and port. And the errors of
-  // OpenSqliteJournal().
+  // JournalOptions::open.
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(Options options);
 
   // For a run of one node, in its agent's process: nobody else can reach the service, so it needs

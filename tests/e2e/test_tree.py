@@ -17,7 +17,7 @@ MAY_INCLUDE = {
 # The folders of each room, bottom to top: a file includes only its own folder and those before it. The room's own files
 # (its programs) come last. Of the worker's room, library/ is what libddprun is made of, and train/ stands upon it.
 FOLDERS = {
-    "rendezvous": """base process tcpstore values security membership observe store wire streams journal proxy client listener
+    "rendezvous": """base process tcpstore values security membership observe store wire streams journal etcd proxy client listener
         service""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang workers agent
         hosts doctor commands""".split(),
