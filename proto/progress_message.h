@@ -2,6 +2,7 @@
 // A worker's progress report: a datagram to the unix socket at DDPRUN_NOTIFY_SOCKET with KEY=VALUE
 // lines as in sd_notify(3), so that any language can send it in a line or two:
 //   STEP=12         the current step
+//   STEPS=1000      all steps of the program, STEP being the last one at its end
 //   EPOCH=1
 //   RATE=310.5      of this worker alone, per second
 //   UNIT=images
@@ -48,6 +49,7 @@ inline constexpr std::size_t kProgressErrorBytesMax = 512;
 
 struct ProgressMessage {
   std::optional<std::int64_t> step;
+  std::optional<std::int64_t> steps;
   std::optional<std::int64_t> epoch;
   std::optional<double> rate;
   std::optional<std::string> unit;

@@ -51,6 +51,7 @@ Agent::Agent(Config config)
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       own_address_(config_.options, background_),
+      trainer_(ReadVariable, background_),
       stores_(config_, session_, background_, workers_.logs().NoticeSink()) {
   config_.worker_stdin = stdin_pump_.worker_end();
 }
@@ -177,7 +178,7 @@ void Agent::Loop() {
         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
          watch_.NextDeadline(round_runs), own_address_.NextDeadline(), session_.NextDeadline(),
          observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
-         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline()}));
+         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline(), trainer_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (const auto address = own_address_.OnTurn(session_.service(), now, events_))
@@ -186,6 +187,7 @@ void Agent::Loop() {
     LookForNotice(now);
     SendOwners(now);
     stdin_pump_.OnTurn(poller_, now);
+    if (const auto failure = trainer_.OnTurn(now)) Print(*failure);
     workers_.OnTurn(now, events_);
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
@@ -221,8 +223,10 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kWorkerEnd:
       return workers_.OnReady(ready, now, events_);
     case Source::kWorkerProgress:
-      if (const auto message = workers_.ReadProgress(ready.worker, now, events_))
+      if (const auto message = workers_.ReadProgress(ready.worker, now, events_)) {
         watch_.OnProgress(ready.worker, *message, now);
+        trainer_.OnProgress(ready.worker, *message, now);
+      }
       return;
     case Source::kStdin:
       return stdin_pump_.OnReady();
@@ -385,6 +389,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
             ShowEnd(end);
             exit_code_ = end.exit_code;
             observer_.OnEnd(end.exit_code);
+            trainer_.OnEnd(end.exit_code == 0);
           }},
       effect);
 }
@@ -393,6 +398,7 @@ void Agent::StartRound(const SpawnRound& spawn, TimePoint now) {
   Start start = spawn.start;
   const absl::Status status = stores_.Serve(start);
   if (!status.ok()) return workers_.FailToSpawn(std::string(status.message()), now, events_);
+  trainer_.OnStart(start);
   stdin_pump_.BeginRound(start.rank_first, workers_.table().size());
   workers_.Spawn(start, own_address_.Variables(start), now, events_);
 }

@@ -21,6 +21,7 @@
 #include "launcher/base/poller.h"
 #include "launcher/chaos/fault_injector.h"
 #include "launcher/node/control_pipe.h"
+#include "launcher/node/trainer_progress.h"
 #include "launcher/output/console.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/workers/node_config.h"
@@ -85,6 +86,7 @@ class Agent {
   void Print(const std::string& sentence);
   void ShowEnd(const End& end);
   void LeaveRecord(const End& end);
+  void LeaveTerminationMessage(const End& end);
   void ReportIfNotWritten(const std::string& path, std::function<absl::Status()> write);
   void Close();
 
@@ -105,6 +107,7 @@ class Agent {
   std::vector<OwnedFd> guard_fds_;
   OwnAddress own_address_;
   AgentObserver observer_;  // before the session, whose service it watches
+  TrainerProgress trainer_;
   NodeSession session_;
   WorkerStores stores_;
   std::optional<int> exit_code_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an agent prints and writes when its part of the run is over.
+#include <fcntl.h>
 #include <sys/signalfd.h>
 
+#include <cerrno>
 #include <ctime>
 #include <utility>
 
@@ -16,7 +18,10 @@
 #include "launcher/supervisor/verdict.h"
 #include "proto/failure_record.h"
 #include "proto/output_file.h"
+#include "proto/text.h"
 #include "rendezvous/base/bounded_call.h"
+#include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 
@@ -60,6 +65,7 @@ void Agent::ShowEnd(const End& end) {
     if (!text.empty()) console_.WriteLine(OutputStream::kErr, ForUsers(line));
   }
   LeaveRecord(end);
+  LeaveTerminationMessage(end);
 }
 
 // As torchrun does for its parent launcher: the first cause is reported as this process's failure.
@@ -69,6 +75,23 @@ void Agent::LeaveRecord(const End& end) {
   ReportIfNotWritten(file, [file, record = RecordOf(*end.verdict->cause)] {
     return WriteFailureRecord(file, record, static_cast<long long>(std::time(nullptr)));
   });
+}
+
+// The kubelet made the file, and reads it when the container has ended: it is written as it is.
+void Agent::LeaveTerminationMessage(const End& end) {
+  const VerdictOptions& options = config_.options.verdict;
+  if (options.termination_log.empty() || end.text.empty()) return;
+  ReportIfNotWritten(
+      options.termination_log,
+      [file = options.termination_log, may_be_missing = options.in_pod,
+       text = CutText(ForUsers(end.text), kTerminationMessageBytesMax)]() -> absl::Status {
+        const OwnedFd fd(open(file.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_CLOEXEC));
+        if (fd.get() < 0 && may_be_missing) return absl::OkStatus();
+        const int error = fd.get() < 0 ? errno : WriteAll(fd.get(), text.data(), text.size());
+        if (error == 0) return absl::OkStatus();
+        return absl::UnavailableError(absl::StrCat("cannot write --termination-log ", file, ": ",
+                                                   ErrnoText(error), "; it must exist already"));
+      });
 }
 
 // The run is over, and a disk that hangs must not keep the node from ending.

@@ -77,6 +77,8 @@ inline constexpr std::chrono::milliseconds kRecordLookTimeout{200};
 inline constexpr std::chrono::seconds kSpawnNoticeDelay{10};
 // The verdict as a file, when the run is over.
 inline constexpr std::chrono::seconds kVerdictFileTimeout{3};
+// The verdict in Kubernetes' termination message, of which the kubelet reads so many bytes.
+inline constexpr std::size_t kTerminationMessageBytesMax = 4096;
 // The last sentences of all, where stderr is a file.
 inline constexpr std::chrono::milliseconds kConsoleNoticeTimeout{500};
 // A worker's failure record; the rest of a longer one is not kept beside the log files.
@@ -342,6 +344,20 @@ inline constexpr std::chrono::seconds kChaosIntervalDefault{5};
 // How old the steps are that a node reports: workers report them at most every 100 ms.
 inline constexpr std::chrono::milliseconds kChaosStepAge{150};
 inline constexpr int kChaosFaultsMax = 1'000'000;
+
+// ---- Kubeflow Trainer
+
+// Between two requests, as its documentation asks.
+inline constexpr std::chrono::seconds kTrainerInterval{5};
+inline constexpr std::chrono::seconds kTrainerRequestTimeout{5};
+// At the run's end, for the last request.
+inline constexpr std::chrono::seconds kTrainerLastWait{2};
+// A name or a value of a metric: the API's limit.
+inline constexpr std::size_t kTrainerTextBytesMax = 64;
+// A service account's token; they have 1 to 2 KB.
+inline constexpr std::size_t kTrainerTokenBytesMax = 64u << 10;
+// Of an answer, which is the request's body again, or a Status.
+inline constexpr std::size_t kHttpAnswerBytesMax = 64u << 10;
 
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint

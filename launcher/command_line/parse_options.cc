@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/base/flag_names.h"
+#include "launcher/command_line/kubernetes_env.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/command_line/scheduler_env.h"
 #include "launcher/command_line/total_workers.h"
@@ -184,6 +185,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   if (options.standalone) StandAlone(reader, options);
   ResolvePortZero(reader, options);
   FollowSlurmStep(get_variable, reader, options);
+  FollowKubernetesPod(get_variable, reader, options);
   FollowTotal(reader, options);
   CheckTogether(reader, options);
   CheckSections(reader, options);
@@ -245,6 +247,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
                                                std::move(more_programs), get_variable, purpose);
   if (!options.ok()) return options.status();
   options->verdict.record_file = get_variable("TORCHELASTIC_ERROR_FILE").value_or("");
+  FollowTerminationMessage(get_variable, *options);
   options->variables = std::move(settings->variables);
   options->token_env_file = std::move(settings->token_env_file);
   for (std::string warning :

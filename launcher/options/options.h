@@ -179,6 +179,9 @@ enum class VerdictForm { kText, kJson };
 struct VerdictOptions {
   VerdictForm form = VerdictForm::kText;  // on stderr
   std::string file;                       // as JSON; empty: none
+  // Kubernetes' termination message; empty: none.
+  std::string termination_log;
+  bool in_pod = false;  // termination_log is Kubernetes' default, and may be missing
   // TORCHELASTIC_ERROR_FILE: the failure record for the launcher that started this ddprun; empty:
   // none.
   std::string record_file;

@@ -319,6 +319,9 @@ inline constexpr RunFlag kVerdictFlags[] = {
      Sets<&Options::verdict, &VerdictOptions::form>},
     {"--verdict-file", "FILE", "Also write the verdict to FILE as JSON, on success too.",
      Sets<&Options::verdict, &VerdictOptions::file>},
+    {"--termination-log", "FILE",
+     "Also write a failed run's verdict to this existing file (in a pod /dev/termination-log).",
+     Sets<&Options::verdict, &VerdictOptions::termination_log>},
 };
 
 inline constexpr RunFlag kTorchrunFlags[] = {

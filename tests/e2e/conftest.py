@@ -101,10 +101,7 @@ def start(command, env=None, **options):
         [str(word) for word in command],
         env=env or clean_environment(),
         text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        **options,
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
 
 

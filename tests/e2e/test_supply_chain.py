@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LISTS = [*sorted((REPO / "deploy").glob("requirements-*.txt")), *sorted((REPO / "deploy" / "torch").iterdir())]
-BOOK = REPO / "deploy" / "requirements-book.txt"  # for an environment of its own
+OWN = ["requirements-book.txt", "requirements-kubernetes.txt"]  # for environments of their own
 
 
 def versions_in(path):
@@ -27,13 +27,14 @@ def locked(torch):
 
 
 def test_there_are_lists_for_all_that_is_installed():
-    names = ["requirements-book.txt", "requirements-test.txt", *(f"{torch}.txt" for torch in TORCHES)]
+    names = [*OWN, "requirements-test.txt", *(f"{torch}.txt" for torch in TORCHES)]
     assert [path.name for path in LISTS] == names
 
 
-def test_the_book_has_the_other_lists_versions():
-    others = locked(TORCHES[-1])
-    assert {name: others.get(name, version) for name, version in versions_in(BOOK).items()} == versions_in(BOOK)
+@pytest.mark.parametrize("name", OWN)
+def test_other_environments_have_the_same_versions(name):
+    others, own = locked(TORCHES[-1]), versions_in(REPO / "deploy" / name)
+    assert {name: others.get(name, version) for name, version in own.items()} == own
 
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)

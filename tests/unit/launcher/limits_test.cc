@@ -43,6 +43,7 @@ constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kRecordLookTimeout),
     DDPRUN_LIMIT(kSpawnNoticeDelay),
     DDPRUN_LIMIT(kVerdictFileTimeout),
+    DDPRUN_LIMIT(kTerminationMessageBytesMax),
     DDPRUN_LIMIT(kConsoleNoticeTimeout),
     DDPRUN_LIMIT(kRecordBytesMax),
     DDPRUN_LIMIT(kPipeBytes),
@@ -171,6 +172,12 @@ constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kChaosIntervalDefault),
     DDPRUN_LIMIT(kChaosStepAge),
     DDPRUN_LIMIT(kChaosFaultsMax),
+    DDPRUN_LIMIT(kTrainerInterval),
+    DDPRUN_LIMIT(kTrainerRequestTimeout),
+    DDPRUN_LIMIT(kTrainerLastWait),
+    DDPRUN_LIMIT(kTrainerTextBytesMax),
+    DDPRUN_LIMIT(kTrainerTokenBytesMax),
+    DDPRUN_LIMIT(kHttpAnswerBytesMax),
     DDPRUN_LIMIT(kPortDefault),
     DDPRUN_LIMIT(kEndpointPortDefault),
 };
@@ -263,6 +270,7 @@ constexpr LimitOrder kLauncherOrder[] = {
     DDPRUN_ORDER(kChaosSlice, kChaosReportInterval),
     DDPRUN_ORDER(kChaosReportInterval, kChaosReportTime),
     DDPRUN_ORDER(kChaosReportTime, kChaosLastStepTimeout),
+    DDPRUN_ORDER(kTrainerLastWait, kTrainerRequestTimeout),
     DDPRUN_ORDER(kPortDefault, 65535),
     DDPRUN_ORDER(kEndpointPortDefault, 65535),
     DDPRUN_ORDER(1024, kEndpointPortDefault)};

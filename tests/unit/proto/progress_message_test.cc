@@ -9,6 +9,7 @@ namespace {
 TEST(ProgressMessageTest, EveryFieldComesBack) {
   ProgressMessage message;
   message.step = 12;
+  message.steps = 400;
   message.epoch = 3;
   message.rate = 310.5;
   message.unit = "images";

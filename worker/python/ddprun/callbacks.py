@@ -8,6 +8,11 @@ import sys
 from .notify import progress
 
 
+def _known(steps):
+    """None for a training without end, which -1 and inf stand for."""
+    return int(steps) if 0 < steps < float("inf") else None
+
+
 def transformers_callback():
     """`transformers.Trainer(..., callbacks=[ddprun.transformers_callback()])`."""
     from transformers import TrainerCallback
@@ -19,10 +24,10 @@ def transformers_callback():
             self.in_training = True
 
         def on_substep_end(self, args, state, control, **kwargs):
-            progress(state.global_step, epoch=int(state.epoch or 0), section="train")
+            progress(state.global_step, steps=_known(state.max_steps), epoch=int(state.epoch or 0), section="train")
 
         def on_step_end(self, args, state, control, **kwargs):
-            progress(state.global_step, epoch=int(state.epoch or 0), section="train")
+            progress(state.global_step, steps=_known(state.max_steps), epoch=int(state.epoch or 0), section="train")
 
         def on_prediction_step(self, args, state, control, **kwargs):
             progress(state.global_step, section="evaluation")
@@ -56,7 +61,7 @@ def lightning_callback():
             self.in_loop = True
 
         def on_train_batch_end(self, trainer, *rest):
-            progress(trainer.global_step, epoch=trainer.current_epoch, section="train")
+            progress(trainer.global_step, steps=_known(trainer.estimated_stepping_batches), epoch=trainer.current_epoch, section="train")
 
         def on_validation_batch_end(self, trainer, *rest):
             progress(trainer.global_step, epoch=trainer.current_epoch, section="evaluation")

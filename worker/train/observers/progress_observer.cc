@@ -44,6 +44,7 @@ class ProgressObserver : public Observer {
   void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override {
     ProgressMessage message;
     message.step = state.position().step + 1;
+    message.steps = state.position().step + state.plan().steps - state.plan_step();
     message.epoch = state.position().epoch + 1;
     message.section = WordsOf(StepSection::kData);
     const StepCounter::Counts now = counter_.Now();

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/node/https_post.h"
+
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/http.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "rendezvous/base/addresses.h"
+
+namespace ddprun {
+namespace {
+
+template <auto function>
+struct Frees {
+  template <typename T>
+  void operator()(T* pointer) const {
+    function(pointer);
+  }
+};
+using OwnedBio = std::unique_ptr<BIO, Frees<BIO_free_all>>;
+using OwnedContext = std::unique_ptr<SSL_CTX, Frees<SSL_CTX_free>>;
+
+void FreeText(char* text) { OPENSSL_free(text); }
+using OwnedText = std::unique_ptr<char, Frees<FreeText>>;
+
+void FreeHeaders(STACK_OF(CONF_VALUE) * headers) {
+  sk_CONF_VALUE_pop_free(headers, X509V3_conf_free);
+}
+
+// Empties this thread's queue of errors; the last one with data says most.
+std::string TakeReason() {
+  std::string reason = "no answer in time";
+  const char* data = nullptr;
+  int flags = 0;
+  while (const unsigned long code = ERR_get_error_all(nullptr, nullptr, nullptr, &data, &flags)) {
+    const char* text = ERR_reason_error_string(code);
+    reason = text == nullptr ? absl::StrCat("OpenSSL error ", code) : text;
+    if ((flags & ERR_TXT_STRING) != 0 && data != nullptr && *data != '\0')
+      absl::StrAppend(&reason, " (", data, ")");
+  }
+  return reason;
+}
+
+struct Tls {
+  SSL_CTX* context;
+  const char* host;
+};
+
+// OpenSSL calls it with the connection, to put TLS over it, and again to take it off.
+BIO* OverTls(BIO* connection, void* argument, int connects, int /*detail*/) {
+  if (connects == 0) {
+    BIO* const tls = connection;
+    BIO* const below = BIO_pop(tls);
+    BIO_free(tls);
+    return below;
+  }
+  const Tls& tls = *static_cast<Tls*>(argument);
+  BIO* const over = BIO_new_ssl(tls.context, /*client=*/1);
+  SSL* ssl = nullptr;
+  if (over == nullptr || BIO_get_ssl(over, &ssl) != 1) return nullptr;
+  const bool named =
+      IsNumericAddress(tls.host)
+          ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), tls.host) == 1
+          : SSL_set1_host(ssl, tls.host) == 1 && SSL_set_tlsext_host_name(ssl, tls.host) == 1;
+  if (!named) {
+    BIO_free(over);
+    return nullptr;
+  }
+  return BIO_push(over, connection);
+}
+
+absl::Status Send(const HttpsPost& post, const char* host, const char* port, const char* path) {
+  const OwnedContext context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr || SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1 ||
+      SSL_CTX_load_verify_file(context.get(), post.ca_file.c_str()) != 1) {
+    return absl::UnavailableError(absl::StrCat("cannot read ", post.ca_file, ": ", TakeReason()));
+  }
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  Tls tls{context.get(), host};
+  STACK_OF(CONF_VALUE)* added = nullptr;
+  const bool complete =
+      X509V3_add_value("Authorization", absl::StrCat("Bearer ", post.bearer).c_str(), &added) == 1;
+  const std::unique_ptr<STACK_OF(CONF_VALUE), Frees<FreeHeaders>> headers(added);
+  const OwnedBio body(BIO_new_mem_buf(post.body.data(), static_cast<int>(post.body.size())));
+  if (!complete || body == nullptr) return absl::UnavailableError(TakeReason());
+  const OwnedBio answer(OSSL_HTTP_transfer(
+      nullptr, host, port, path, /*use_ssl=*/1, /*proxy=*/"", nullptr, nullptr, nullptr, OverTls,
+      &tls, /*buf_size=*/0, headers.get(), "application/json", body.get(), nullptr,
+      /*expect_asn1=*/0, kHttpAnswerBytesMax, static_cast<int>(post.timeout.count()),
+      /*keep_alive=*/0));
+  return answer == nullptr ? absl::UnavailableError(TakeReason()) : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Post(const HttpsPost& post) {
+  ERR_clear_error();
+  char* host = nullptr;
+  char* port = nullptr;
+  char* path = nullptr;
+  int tls = 0;
+  const bool parsed = OSSL_HTTP_parse_url(post.url.c_str(), &tls, nullptr, &host, &port, nullptr,
+                                          &path, nullptr, nullptr) == 1;
+  const OwnedText owned[] = {OwnedText(host), OwnedText(port), OwnedText(path)};
+  if (!parsed || tls == 0) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError(absl::StrCat("'", post.url, "' is no https:// URL"));
+  }
+  for (const char c : post.bearer) {
+    if (!absl::ascii_isgraph(static_cast<unsigned char>(c)))
+      return absl::InvalidArgumentError("the token has a byte that no header may have");
+  }
+  return Send(post, host, port, path);
+}
+
+}  // namespace ddprun
