@@ -135,7 +135,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.run_id = options.run_id;
   join.node_id = config_.node_id;
   join.host = config_.host;
-  join.node_rank = options.node_rank;
+  if (options.asks_for_rank) join.node_rank = options.node_rank;
   if (options.nodes == 1) join.node_rank = 0;
   join.local_world_size = config_.local_world_size();
   join.nodes_min = options.nodes_min;
@@ -152,6 +152,8 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.role = options.role;
   join.roles = stores_.Roles();
   join.ranks_by_role = options.ranks_by_role;
+  join.rank_order = options.rank_order;
+  join.topology = config_.topology;
   join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
   join.hears_preemption = true;

@@ -95,6 +95,10 @@ void CheckTogether(Reader& reader, const Options& options) {
                                    options.nodes - 1, ", another one on each node"));
     }
   }
+  if (!options.topology_file.empty() && options.rank_order != RankOrder::kTopology) {
+    reader.FailWith(
+        "--topology-file is only read with --rank-order topology; add that flag, or leave it out");
+  }
   if (options.module && options.no_python && !options.run_path) {
     reader.FailWith("--module and --no-python contradict each other; leave one of them out");
   }
@@ -181,6 +185,12 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   FollowSlurmStep(get_variable, reader, options);
   FollowTotal(reader, options);
   CheckTogether(reader, options);
+  if (options.rank_order != RankOrder::kJoin && options.node_rank.has_value() &&
+      options.asks_for_rank) {
+    options.notes.push_back(
+        absl::StrCat("--rank-order does not move this node, which asks for rank ",
+                     *options.node_rank, " (--node-rank)"));
+  }
   CheckSections(reader, options);
   if (!reader.status().ok()) return reader.status();
   return options;

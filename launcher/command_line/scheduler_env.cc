@@ -68,7 +68,10 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
     options.nodes = options.nodes_min = step->nodes;
   }
   if (options.nodes != step->nodes || options.nodes_min != step->nodes) return;
-  if (!options.node_rank.has_value()) options.node_rank = step->node_rank;
+  if (!options.node_rank.has_value()) {
+    options.node_rank = step->node_rank;
+    options.asks_for_rank = options.rank_order == RankOrder::kJoin;
+  }
   if (options.run_id.empty()) options.run_id = step->run_id;
   if (options.endpoint.has_value()) return;
   if (!options.master_addr.has_value()) options.master_addr = step->master_addr;

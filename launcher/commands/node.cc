@@ -22,6 +22,7 @@
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/command_line/settings.h"
+#include "launcher/command_line/topology_place.h"
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
@@ -125,6 +126,7 @@ int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
                           .programs = config.programs,
                           .places = config.places,
                           .host = HostName(),
+                          .topology = config.topology,
                           .endpoint_is_here = endpoint.has_value() && IsThisMachine(endpoint->host),
                           .secret = SecretText(config.options, has_token_variable, ReadVariable),
                           .inherited = OwnEnviron()}));
@@ -281,6 +283,11 @@ int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<ch
   config.options = std::move(prepared.options);
   const bool named = head.has_value() && !head->host.empty() && head->host != "localhost";
   config.host = named ? head->host : HostName();
+  if (head.has_value() && config.options.rank_order != RankOrder::kJoin)
+    config.options.asks_for_rank = false;
+  auto topology = FindTopology(config.options, config.host, ReadVariable, ReadSettingsFile);
+  if (!topology.ok()) return Fail(topology.status(), kExitUsage);
+  config.topology = *std::move(topology);
   if (const auto code = FindPlacesAndProgram(config)) return *code;
   if (config.options.dry_run) return ShowDryRun(config, prepared.token.has_value());
   const absl::Status outputs = CheckOutputs(config.options);

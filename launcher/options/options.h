@@ -224,6 +224,11 @@ struct Options : ProgramSection {
   int proc_per_node_number = 1;
   std::optional<int> total_workers;  // of the run: -n
   std::optional<int> node_rank;
+  // False: node_rank only says who hosts the rendezvous. The head of the run or Slurm has given it,
+  // and --rank-order orders the nodes.
+  bool asks_for_rank = true;
+  RankOrder rank_order = RankOrder::kJoin;
+  std::string topology_file;  // of lines HOST PLACE; empty: none
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
   bool standalone = false;

@@ -116,6 +116,14 @@ inline constexpr RunFlag kRendezvousFlags[] = {
      ReadNodes},
     {"--node-rank", "R", "Number of this node, 0 to N-1; node 0 hosts the rendezvous.",
      Sets<&Options::node_rank>, UpTo(kNodesMax - 1)},
+    {"--rank-order", "join|host|topology",
+     "Give nodes without --node-rank their ranks in this order: of joining ({}), of their host "
+     "names (n2 before n10), of their places in the network.",
+     Sets<&Options::rank_order>},
+    {"--topology-file", "FILE",
+     "Read these places from lines HOSTS PLACE, such as n[1-8] rack1 (DDPRUN_TOPOLOGY, else "
+     "SLURM_TOPOLOGY_ADDR).",
+     Sets<&Options::topology_file>},
     {"--master-addr", "ADDRESS", "Address of node 0.", ReadMasterAddr},
     {"--master-port", "PORT", "Port of node 0's rendezvous service (29500).",
      Sets<&Options::master_port>, UpTo(kPortMax)},

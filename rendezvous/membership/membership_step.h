@@ -116,7 +116,7 @@ std::vector<Member*> ChooseForRound(RunState& state);
 
 // Assigns node ranks to `chosen` and sorts it by them. In a full round members that asked for a
 // rank get it, and members that had one keep it; the others take the free ranks, lowest first, in
-// the order of joining. A smaller round has only the ranks below its size: members above it move.
+// the run's RankOrder. A smaller round has only the ranks below its size: members above it move.
 void AssignRanks(RunState& state, std::vector<Member*>& chosen);
 
 // Counts the workers of `chosen`, sorted by rank, among those of their roles: first those of the

@@ -64,6 +64,14 @@ Options ParseInStep(const std::vector<std::string>& arguments) {
   return options.ok() ? std::get<Options>(*std::move(options)) : Options();
 }
 
+TEST(Slurm, ATasksNumberIsNoRankThatItAsksForIfRanksHaveAnotherOrder) {
+  EXPECT_TRUE(ParseInStep({"train"}).asks_for_rank);
+  const Options ordered = ParseInStep({"--rank-order", "topology", "train"});
+  EXPECT_EQ(ordered.node_rank, 3);  // task 0 hosts the rendezvous
+  EXPECT_FALSE(ordered.asks_for_rank);
+  EXPECT_TRUE(ParseInStep({"--rank-order", "host", "--node-rank", "1", "train"}).asks_for_rank);
+}
+
 TEST(Slurm, TheStepSaysWhatTheFlagsDoNot) {
   const Options all = ParseInStep({"train"});
   EXPECT_EQ(all.nodes, 4);
