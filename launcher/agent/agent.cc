@@ -51,6 +51,8 @@ Agent::Agent(Config config)
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       own_address_(config_.options, background_),
+      health_(config_.options.health.timeout),
+      may_join_(config_.options.health.command.empty()),
       stores_(config_, session_, background_, workers_.logs().NoticeSink()) {
   config_.worker_stdin = stdin_pump_.worker_end();
 }
@@ -119,9 +121,11 @@ absl::Status Agent::Open() {
                         .hosts_service = session_.hosts_service(),
                         .join_timeout = config_.options.join_timeout,
                         .shutdown_timeout = config_.options.stopping.shutdown_timeout,
-                        .restart_timeout = config_.options.stopping.restart_timeout};
+                        .restart_timeout = config_.options.stopping.restart_timeout,
+                        .checks_health = !may_join_};
   config_.security.Forget();
-  own_address_.Begin(std::chrono::steady_clock::now());
+  own_address_.Begin(Now());
+  if (!may_join_) BeginHealthCheck(Now());
   return absl::OkStatus();
 }
 
@@ -156,6 +160,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.topology = config_.topology;
   join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
+  if (!options.health.command.empty()) join.stop_timeout += options.health.timeout;
   join.hears_preemption = true;
   session_.Begin(std::move(join), own_address_.TimeLeft(now));
 }
@@ -171,16 +176,20 @@ void Agent::Loop() {
     ShowRefusals(now);
     console_.Pump();
     console_.WatchReaders(poller_);
+    workers_.Spare({health_.pid()});
     const bool round_runs = state_.phase == Phase::kRunning;
     const std::vector<Ready> ready = poller_.Wait(Earliest(
         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
          watch_.NextDeadline(round_runs), own_address_.NextDeadline(), session_.NextDeadline(),
          observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
-         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline()}));
+         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline(), health_.NextDeadline(),
+         health_retry_}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
-    if (const auto address = own_address_.OnTurn(session_.service(), now, events_))
-      Join(*address, now);
+    if (auto address = own_address_.OnTurn(session_.service(), now, events_))
+      join_address_ = *std::move(address);
+    OnHealthTurn(now);
+    if (may_join_ && !join_address_.empty()) Join(std::exchange(join_address_, ""), now);
     faults_.OnTurn(now);
     LookForNotice(now);
     SendOwners(now);
@@ -226,6 +235,7 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kStdin:
       return stdin_pump_.OnReady();
     case Source::kStacks:
+    case Source::kSideCommand:
       return;  // handled in each turn of the loop
     case Source::kConsole:
       return;  // written in each turn of the loop
@@ -377,6 +387,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
             session_.Send(std::move(report));
           },
           [&](const ReportStopped& stopped) { SendStopped(stopped, now); },
+          [&](const CheckHealth&) { BeginHealthCheck(now); },
           [&](const ReportStuck&) { workers_.ReportStuck(); },
           [&](const PrintNote& note) { Print(note.text); },
           [&](const End& end) {

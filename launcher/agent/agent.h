@@ -22,6 +22,7 @@
 #include "launcher/chaos/fault_injector.h"
 #include "launcher/node/control_pipe.h"
 #include "launcher/output/console.h"
+#include "launcher/processes/side_command.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/workers/node_config.h"
 #include "launcher/workers/worker_watch.h"
@@ -61,6 +62,8 @@ class Agent {
   absl::Status Open();
   void Join(const std::string& address, TimePoint now);
   void Loop();
+  void BeginHealthCheck(TimePoint now);
+  void OnHealthTurn(TimePoint now);
   void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
@@ -104,6 +107,10 @@ class Agent {
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   OwnAddress own_address_;
+  std::string join_address_;  // known, and this node has not joined with it yet
+  SideCommand health_;
+  bool may_join_;  // false: not before the health check passes
+  std::optional<TimePoint> health_retry_;
   AgentObserver observer_;  // before the session, whose service it watches
   NodeSession session_;
   WorkerStores stores_;

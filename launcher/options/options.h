@@ -132,6 +132,13 @@ struct RestartOptions {
 };
 
 // ---- Stopping workers
+// ---- Is this node fit for a round?
+
+struct HealthOptions {
+  std::string command;  // for sh -c; empty: none
+  std::chrono::milliseconds timeout = kHealthTimeoutDefault;
+};
+
 
 // Notices of preemption: this machine will be taken away.
 struct NoticeOptions {
@@ -247,6 +254,7 @@ struct Options : ProgramSection {
   AffinityOptions affinity;
   RestartOptions restarts;
   StopOptions stopping;
+  HealthOptions health;
   HangOptions hangs{.hang_timeout = kHangTimeoutDefault};
   LogOptions logs;
   ObserveOptions observe;

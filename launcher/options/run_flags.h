@@ -209,6 +209,12 @@ inline constexpr RunFlag kRestartFlags[] = {
      Sets<&Options::restarts, &RestartOptions::spares>, UpTo(kSparesMax)},
     {"--node-cooldown", "SECONDS", "Time after which that node may join again (never).",
      SetsPolicy<&RestartPolicy::node_cooldown>, UpTo(kRestartSecondsMax)},
+    {"--health-check", "COMMAND",
+     "Run this by sh -c before this node joins and before each restart; if it fails, the node "
+     "stands aside (none).",
+     Sets<&Options::health, &HealthOptions::command>},
+    {"--health-check-timeout", "SECONDS", "Time after which that command has failed ({}).",
+     Sets<&Options::health, &HealthOptions::timeout>, UpTo(InSeconds(kHealthTimeoutMax))},
 };
 
 template <auto member>
