@@ -53,6 +53,8 @@ Agent::Agent(Config config)
       own_address_(config_.options, background_),
       health_(config_.options.health.timeout),
       may_join_(config_.options.health.command.empty()),
+      slurm_comment_(
+          config_.options.observe.slurm_comment ? ReadVariable("SLURM_JOB_ID").value_or("") : ""),
       stores_(config_, session_, background_, workers_.logs().NoticeSink()) {
   config_.worker_stdin = stdin_pump_.worker_end();
 }
@@ -176,19 +178,22 @@ void Agent::Loop() {
     ShowRefusals(now);
     console_.Pump();
     console_.WatchReaders(poller_);
-    workers_.Spare({health_.pid()});
+    workers_.Spare({health_.pid(), slurm_comment_.pid()});
     const bool round_runs = state_.phase == Phase::kRunning;
     const std::vector<Ready> ready = poller_.Wait(Earliest(
         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
          watch_.NextDeadline(round_runs), own_address_.NextDeadline(), session_.NextDeadline(),
          observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
          stdin_pump_.NextDeadline(), stores_.owners().NextDeadline(), health_.NextDeadline(),
-         health_retry_}));
+         health_retry_, slurm_comment_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (auto address = own_address_.OnTurn(session_.service(), now, events_))
       join_address_ = *std::move(address);
     OnHealthTurn(now);
+    if (const auto problem = slurm_comment_.OnTurn([this] { return CommentText(); },
+                                                   config_.worker_signal_mask, poller_, now))
+      Print(*problem);
     if (may_join_ && !join_address_.empty()) Join(std::exchange(join_address_, ""), now);
     faults_.OnTurn(now);
     LookForNotice(now);

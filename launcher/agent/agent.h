@@ -23,6 +23,7 @@
 #include "launcher/node/control_pipe.h"
 #include "launcher/output/console.h"
 #include "launcher/processes/side_command.h"
+#include "launcher/processes/slurm_comment.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/workers/node_config.h"
 #include "launcher/workers/worker_watch.h"
@@ -64,6 +65,7 @@ class Agent {
   void Loop();
   void BeginHealthCheck(TimePoint now);
   void OnHealthTurn(TimePoint now);
+  std::string CommentText() const;
   void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
@@ -111,6 +113,7 @@ class Agent {
   SideCommand health_;
   bool may_join_;  // false: not before the health check passes
   std::optional<TimePoint> health_retry_;
+  SlurmComment slurm_comment_;
   AgentObserver observer_;  // before the session, whose service it watches
   NodeSession session_;
   WorkerStores stores_;

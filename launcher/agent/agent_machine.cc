@@ -61,4 +61,18 @@ void Agent::OnHealthTurn(TimePoint now) {
   events_.push_back(std::move(checked));
 }
 
+// For --slurm-comment, by the node with rank 0, whose ranks are as far as the others.
+std::string Agent::CommentText() const {
+  if (state_.phase != Phase::kRunning || state_.round->node_rank != 0) return "";
+  const Start& start = *state_.round;
+  std::string text = absl::StrCat(
+      "ddprun round ", ToNumber(start.round), ": ", start.world_size, " ranks on ",
+      start.node_count, start.node_count == 1 ? " node, " : " nodes, ",
+      start.restart_count - start.restarts_forgiven, " of ", start.restarts_max, " restarts used");
+  const std::optional<Progress> progress = watch_.CurrentProgress();
+  if (progress && progress->step >= 0) absl::StrAppend(&text, ", step ", progress->step);
+  if (progress && progress->epoch >= 0) absl::StrAppend(&text, ", epoch ", progress->epoch);
+  return text;
+}
+
 }  // namespace ddprun

@@ -9,6 +9,7 @@
 #include "launcher/base/flag_names.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/command_line/scheduler_env.h"
+#include "launcher/command_line/slurm_job.h"
 #include "launcher/command_line/total_workers.h"
 #include "launcher/options/run_flags.h"
 #include "proto/version.h"
@@ -191,6 +192,10 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
         absl::StrCat("--rank-order does not move this node, which asks for rank ",
                      *options.node_rank, " (--node-rank)"));
   }
+  if (options.observe.slurm_comment && !options.hosts.asked() &&
+      !get_variable("SLURM_JOB_ID").has_value()) {
+    options.notes.push_back("--slurm-comment has no effect here: SLURM_JOB_ID is not set");
+  }
   CheckSections(reader, options);
   if (!reader.status().ok()) return reader.status();
   return options;
@@ -254,7 +259,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   options->token_env_file = std::move(settings->token_env_file);
   for (std::string warning :
        {MisplacedFlagWarning(*options, settings->values), WorldOfOneWarning(*options, get_variable),
-        InteractiveStepWarning(*options, get_variable)}) {
+        InteractiveStepWarning(*options, get_variable), IdleNodesWarning(*options, get_variable)}) {
     if (!warning.empty()) options->warnings.push_back(std::move(warning));
   }
   if (std::string warning = ColonWarning(*options); !warning.empty())

@@ -3,6 +3,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/command_line/slurm_job.h"
 #include "launcher/options/run_flags.h"
 
 namespace ddprun {
@@ -56,7 +57,7 @@ std::optional<SlurmStep> ReadSlurmStep(const GetVariable& get_variable) {
       .node_rank = *rank,
       .master_addr = hosts->front(),
       .master_port = kStepPortFirst + static_cast<int>((*job * 31LL + step_number) % kStepPorts),
-      .run_id = absl::StrCat("slurm-", *job, ".", step_number)};
+      .run_id = SlurmRunId(get_variable, *job, step_number)};
 }
 
 void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Options& options) {
@@ -81,6 +82,13 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
 
 absl::StatusOr<std::vector<HostEntry>> ReadSlurmAllocation(const GetVariable& get_variable) {
   const std::string list = get_variable("SLURM_JOB_NODELIST").value_or("");
+  if (const int components = Number(get_variable, "SLURM_HET_SIZE").value_or(0);
+      list.empty() && components > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--srun starts nodes of one allocation, and this job has ", components,
+                     " components; leave it out and give srun --het-group=0-", components - 1,
+                     " ddprun ..., whose tasks are the nodes of one run"));
+  }
   if (list.empty()) {
     return absl::FailedPreconditionError(
         "--srun starts nodes in a Slurm allocation, and this is in none (SLURM_JOB_NODELIST is not "

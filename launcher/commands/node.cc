@@ -22,6 +22,7 @@
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/command_line/settings.h"
+#include "launcher/command_line/slurm_job.h"
 #include "launcher/command_line/topology_place.h"
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
@@ -156,6 +157,9 @@ absl::Status CheckPreload(const Agent::Config& config) {
 std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   const auto machine = ReadMachine(config.options, ReadVariable);
   if (!machine.ok()) return Fail(machine.status(), 1);
+  const absl::Status gpus = CheckSlurmGpus(config.options, static_cast<int>(machine->gpus.size()),
+                                           machine->visible_devices, ReadVariable);
+  if (!gpus.ok()) return Fail(gpus, 1);
   auto places = PlaceWorkers(config.options, *machine);
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);

@@ -119,6 +119,7 @@ struct ObserveOptions {
   std::string event_log;  // a file or "-"; empty: none
   std::optional<int> metrics_port;
   std::string metrics_addr = "127.0.0.1";
+  bool slurm_comment = false;  // progress in the comment of the Slurm job
 };
 
 // ---- Restarts
@@ -131,7 +132,6 @@ struct RestartOptions {
   int spares = 0;  // parked workers of this node
 };
 
-// ---- Stopping workers
 // ---- Is this node fit for a round?
 
 struct HealthOptions {
@@ -139,6 +139,7 @@ struct HealthOptions {
   std::chrono::milliseconds timeout = kHealthTimeoutDefault;
 };
 
+// ---- Stopping workers
 
 // Notices of preemption: this machine will be taken away.
 struct NoticeOptions {
@@ -253,8 +254,8 @@ struct Options : ProgramSection {
   std::chrono::milliseconds lease = kLeaseDefault;
   AffinityOptions affinity;
   RestartOptions restarts;
-  StopOptions stopping;
   HealthOptions health;
+  StopOptions stopping;
   HangOptions hangs{.hang_timeout = kHangTimeoutDefault};
   LogOptions logs;
   ObserveOptions observe;

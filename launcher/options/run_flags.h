@@ -314,6 +314,11 @@ inline constexpr RunFlag kObserveFlags[] = {
      Sets<&Options::observe, &ObserveOptions::metrics_port>, Between(1, kPortMax)},
     {"--metrics-addr", "ADDRESS", "Address of this host for the metrics ({}).",
      Sets<&Options::observe, &ObserveOptions::metrics_addr>},
+    {"--slurm-comment", nullptr,
+     "Show how far the run is in the comment of its Slurm job (squeue -O comment), which is "
+     "replaced "
+     "every 30 s.",
+     Sets<&Options::observe, &ObserveOptions::slurm_comment>},
 };
 
 inline constexpr RunFlag kVerdictFlags[] = {
