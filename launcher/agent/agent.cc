@@ -52,6 +52,10 @@ Agent::Agent(Config config)
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       own_address_(config_.options, background_),
       trainer_(ReadVariable, background_),
+      health_(config_.options.health.timeout),
+      may_join_(config_.options.health.command.empty()),
+      slurm_comment_(
+          config_.options.observe.slurm_comment ? ReadVariable("SLURM_JOB_ID").value_or("") : ""),
       stores_(config_, session_, background_, workers_.logs().NoticeSink()) {
   config_.worker_stdin = stdin_pump_.worker_end();
 }
@@ -123,9 +127,11 @@ absl::Status Agent::Open() {
                         .hosts_service = session_.hosts_service(),
                         .join_timeout = config_.options.join_timeout,
                         .shutdown_timeout = config_.options.stopping.shutdown_timeout,
-                        .restart_timeout = config_.options.stopping.restart_timeout};
+                        .restart_timeout = config_.options.stopping.restart_timeout,
+                        .checks_health = !may_join_};
   config_.security.Forget();
-  own_address_.Begin(std::chrono::steady_clock::now());
+  own_address_.Begin(Now());
+  if (!may_join_) BeginHealthCheck(Now());
   return absl::OkStatus();
 }
 
@@ -139,7 +145,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.run_id = options.run_id;
   join.node_id = config_.node_id;
   join.host = config_.host;
-  join.node_rank = options.node_rank;
+  if (options.asks_for_rank) join.node_rank = options.node_rank;
   if (options.nodes == 1) join.node_rank = 0;
   join.local_world_size = config_.local_world_size();
   join.nodes_min = options.nodes_min;
@@ -156,8 +162,11 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.role = options.role;
   join.roles = stores_.Roles();
   join.ranks_by_role = options.ranks_by_role;
+  join.rank_order = options.rank_order;
+  join.topology = config_.topology;
   join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
+  if (!options.health.command.empty()) join.stop_timeout += options.health.timeout;
   join.hears_preemption = true;
   session_.Begin(std::move(join), own_address_.TimeLeft(now));
 }
@@ -173,16 +182,23 @@ void Agent::Loop() {
     ShowRefusals(now);
     console_.Pump();
     console_.WatchReaders(poller_);
+    workers_.Spare({health_.pid(), slurm_comment_.pid()});
     const bool round_runs = state_.phase == Phase::kRunning;
     const std::vector<Ready> ready = poller_.Wait(Earliest(
         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
          watch_.NextDeadline(round_runs), own_address_.NextDeadline(), session_.NextDeadline(),
          observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
-         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline(), trainer_.NextDeadline()}));
+         stdin_pump_.NextDeadline(), stores_.owners().NextDeadline(), health_.NextDeadline(),
+         health_retry_, slurm_comment_.NextDeadline(), trainer_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
-    if (const auto address = own_address_.OnTurn(session_.service(), now, events_))
-      Join(*address, now);
+    if (auto address = own_address_.OnTurn(session_.service(), now, events_))
+      join_address_ = *std::move(address);
+    OnHealthTurn(now);
+    if (const auto problem = slurm_comment_.OnTurn([this] { return CommentText(); },
+                                                   config_.worker_signal_mask, poller_, now))
+      Print(*problem);
+    if (may_join_ && !join_address_.empty()) Join(std::exchange(join_address_, ""), now);
     faults_.OnTurn(now);
     LookForNotice(now);
     SendOwners(now);
@@ -231,6 +247,7 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kStdin:
       return stdin_pump_.OnReady();
     case Source::kStacks:
+    case Source::kSideCommand:
       return;  // handled in each turn of the loop
     case Source::kConsole:
       return;  // written in each turn of the loop
@@ -382,6 +399,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
             session_.Send(std::move(report));
           },
           [&](const ReportStopped& stopped) { SendStopped(stopped, now); },
+          [&](const CheckHealth&) { BeginHealthCheck(now); },
           [&](const ReportStuck&) { workers_.ReportStuck(); },
           [&](const PrintNote& note) { Print(note.text); },
           [&](const End& end) {

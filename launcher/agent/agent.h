@@ -23,6 +23,8 @@
 #include "launcher/node/control_pipe.h"
 #include "launcher/node/trainer_progress.h"
 #include "launcher/output/console.h"
+#include "launcher/processes/side_command.h"
+#include "launcher/processes/slurm_comment.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/workers/node_config.h"
 #include "launcher/workers/worker_watch.h"
@@ -62,6 +64,9 @@ class Agent {
   absl::Status Open();
   void Join(const std::string& address, TimePoint now);
   void Loop();
+  void BeginHealthCheck(TimePoint now);
+  void OnHealthTurn(TimePoint now);
+  std::string CommentText() const;
   void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
@@ -106,6 +111,11 @@ class Agent {
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   OwnAddress own_address_;
+  std::string join_address_;  // known, and this node has not joined with it yet
+  SideCommand health_;
+  bool may_join_;  // false: not before the health check passes
+  std::optional<TimePoint> health_retry_;
+  SlurmComment slurm_comment_;
   AgentObserver observer_;  // before the session, whose service it watches
   TrainerProgress trainer_;
   NodeSession session_;

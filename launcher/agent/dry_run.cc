@@ -39,22 +39,36 @@ void AppendQuoted(std::string* out, const std::string& word) { *out += ShellQuot
 int LocalWorldSize(const DryRun& dry_run) { return static_cast<int>(dry_run.places.size()); }
 
 bool KnowsRanks(const Options& options) {
-  return options.nodes == 1 ||
-         (options.nodes_min == options.nodes && options.node_rank.has_value());
+  return options.nodes == 1 || (options.nodes_min == options.nodes &&
+                                options.node_rank.has_value() && options.asks_for_rank);
 }
 
 int NodeRank(const Options& options) {
   return options.nodes == 1 ? 0 : options.node_rank.value_or(0);
 }
 
-std::string Nodes(const Options& options) {
+std::string RankOrderText(const DryRun& dry_run) {
+  switch (dry_run.options.rank_order) {
+    case RankOrder::kJoin:
+      break;
+    case RankOrder::kHost:
+      return ", in the order of host names";
+    case RankOrder::kTopology:
+      return absl::StrCat(", by topology, where its place is ", dry_run.topology);
+  }
+  return "";
+}
+
+std::string Nodes(const DryRun& dry_run) {
+  const Options& options = dry_run.options;
   if (options.nodes == 1) return "1, this one alone";
   std::string text = options.nodes_min == options.nodes
                          ? absl::StrCat(options.nodes)
                          : absl::StrCat(options.nodes_min, " to ", options.nodes);
-  return absl::StrCat(text, options.node_rank.has_value()
-                                ? absl::StrCat("; this one is node ", *options.node_rank)
-                                : "; its node rank is assigned at the rendezvous");
+  return options.node_rank.has_value() && options.asks_for_rank
+             ? absl::StrCat(text, "; this one is node ", *options.node_rank)
+             : absl::StrCat(text, "; its node rank is assigned at the rendezvous",
+                            RankOrderText(dry_run));
 }
 
 std::string Workers(const DryRun& dry_run) {
@@ -271,7 +285,7 @@ std::string DryRunText(const DryRun& dry_run) {
                   options.worker_stdin.to == WorkerStdin::To::kShared
                       ? ""
                       : Line("stdin", Stdin(options.worker_stdin)),
-                  Line("nodes", Nodes(options)), Line("rendezvous", Rendezvous(dry_run)),
+                  Line("nodes", Nodes(dry_run)), Line("rendezvous", Rendezvous(dry_run)),
                   Line("secret", dry_run.secret),
                   Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),
                   Line("restarts", absl::StrCat("up to ", options.restarts.max_restarts)),

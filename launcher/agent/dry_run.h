@@ -17,6 +17,7 @@ struct DryRun {
   std::vector<Program> programs;  // of SectionsOf(options)
   std::vector<Place> places;      // of the workers, by local rank
   std::string host;
+  std::string topology;                // its place, of --rank-order topology
   bool endpoint_is_here = false;       // of --rdzv-endpoint
   std::string secret;                  // its source, in words
   std::vector<std::string> inherited;  // ddprun's own environment

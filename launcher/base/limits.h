@@ -104,6 +104,18 @@ inline constexpr std::chrono::seconds kKillTimeout{10};
 inline constexpr int kKernelStackLinesMax = 12;
 // After this time a message says what ddprun waits for; a quick start prints nothing.
 inline constexpr std::chrono::seconds kNoticeDelay{1};
+// --health-check: how long it may take, and the time between two of a node that waits to join.
+inline constexpr std::chrono::seconds kHealthTimeoutDefault{60};
+inline constexpr std::chrono::minutes kHealthTimeoutMax{10};
+inline constexpr std::chrono::seconds kHealthInterval{5};
+// Of the output of such a command only the end is kept: its last line is named.
+inline constexpr std::size_t kSideOutputBytes = 4096;
+// --slurm-comment: each one is a call of Slurm's controller, which serves the whole cluster.
+// Before the workers run there is nothing to say, and it is looked for again.
+inline constexpr std::chrono::seconds kSlurmCommentInterval{30};
+inline constexpr std::chrono::seconds kSlurmCommentLook{1};
+inline constexpr std::chrono::seconds kSlurmCommentTimeout{20};
+inline constexpr std::size_t kSlurmCommentBytesMax = 200;
 // Nodes that were refused are shown on node 0's console a line at a time, this often at most; as
 // many as this wait for the event log.
 inline constexpr std::chrono::seconds kRefusalInterval{5};

@@ -29,7 +29,8 @@ enum class Source : std::uint32_t {
   kControlPipe,
   kStdin,
   kWorkerProgress,
-  kStacks
+  kStacks,
+  kSideCommand
 };
 
 struct Ready {

@@ -10,6 +10,7 @@
 #include "launcher/command_line/kubernetes_env.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/command_line/scheduler_env.h"
+#include "launcher/command_line/slurm_job.h"
 #include "launcher/command_line/total_workers.h"
 #include "launcher/options/run_flags.h"
 #include "proto/version.h"
@@ -101,6 +102,10 @@ void CheckTogether(Reader& reader, const Options& options) {
                                    options.nodes - 1, ", another one on each node"));
     }
   }
+  if (!options.topology_file.empty() && options.rank_order != RankOrder::kTopology) {
+    reader.FailWith(
+        "--topology-file is only read with --rank-order topology; add that flag, or leave it out");
+  }
   if (options.module && options.no_python && !options.run_path) {
     reader.FailWith("--module and --no-python contradict each other; leave one of them out");
   }
@@ -188,6 +193,16 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   FollowKubernetesPod(get_variable, reader, options);
   FollowTotal(reader, options);
   CheckTogether(reader, options);
+  if (options.rank_order != RankOrder::kJoin && options.node_rank.has_value() &&
+      options.asks_for_rank) {
+    options.notes.push_back(
+        absl::StrCat("--rank-order does not move this node, which asks for rank ",
+                     *options.node_rank, " (--node-rank)"));
+  }
+  if (options.observe.slurm_comment && !options.hosts.asked() &&
+      !get_variable("SLURM_JOB_ID").has_value()) {
+    options.notes.push_back("--slurm-comment has no effect here: SLURM_JOB_ID is not set");
+  }
   CheckSections(reader, options);
   if (!reader.status().ok()) return reader.status();
   return options;
@@ -252,7 +267,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   options->token_env_file = std::move(settings->token_env_file);
   for (std::string warning :
        {MisplacedFlagWarning(*options, settings->values), WorldOfOneWarning(*options, get_variable),
-        InteractiveStepWarning(*options, get_variable)}) {
+        InteractiveStepWarning(*options, get_variable), IdleNodesWarning(*options, get_variable)}) {
     if (!warning.empty()) options->warnings.push_back(std::move(warning));
   }
   if (std::string warning = ColonWarning(*options); !warning.empty())

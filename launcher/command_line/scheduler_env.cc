@@ -3,6 +3,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/command_line/slurm_job.h"
 #include "launcher/options/run_flags.h"
 
 namespace ddprun {
@@ -56,7 +57,7 @@ std::optional<SlurmStep> ReadSlurmStep(const GetVariable& get_variable) {
       .node_rank = *rank,
       .master_addr = hosts->front(),
       .master_port = kStepPortFirst + static_cast<int>((*job * 31LL + step_number) % kStepPorts),
-      .run_id = absl::StrCat("slurm-", *job, ".", step_number)};
+      .run_id = SlurmRunId(get_variable, *job, step_number)};
 }
 
 void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Options& options) {
@@ -68,7 +69,10 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
     options.nodes = options.nodes_min = step->nodes;
   }
   if (options.nodes != step->nodes || options.nodes_min != step->nodes) return;
-  if (!options.node_rank.has_value()) options.node_rank = step->node_rank;
+  if (!options.node_rank.has_value()) {
+    options.node_rank = step->node_rank;
+    options.asks_for_rank = options.rank_order == RankOrder::kJoin;
+  }
   if (options.run_id.empty()) options.run_id = step->run_id;
   if (options.endpoint.has_value()) return;
   if (!options.master_addr.has_value()) options.master_addr = step->master_addr;
@@ -78,6 +82,13 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
 
 absl::StatusOr<std::vector<HostEntry>> ReadSlurmAllocation(const GetVariable& get_variable) {
   const std::string list = get_variable("SLURM_JOB_NODELIST").value_or("");
+  if (const int components = Number(get_variable, "SLURM_HET_SIZE").value_or(0);
+      list.empty() && components > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--srun starts nodes of one allocation, and this job has ", components,
+                     " components; leave it out and give srun --het-group=0-", components - 1,
+                     " ddprun ..., whose tasks are the nodes of one run"));
+  }
   if (list.empty()) {
     return absl::FailedPreconditionError(
         "--srun starts nodes in a Slurm allocation, and this is in none (SLURM_JOB_NODELIST is not "

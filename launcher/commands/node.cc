@@ -22,6 +22,8 @@
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/command_line/settings.h"
+#include "launcher/command_line/slurm_job.h"
+#include "launcher/command_line/topology_place.h"
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
@@ -125,6 +127,7 @@ int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
                           .programs = config.programs,
                           .places = config.places,
                           .host = HostName(),
+                          .topology = config.topology,
                           .endpoint_is_here = endpoint.has_value() && IsThisMachine(endpoint->host),
                           .secret = SecretText(config.options, has_token_variable, ReadVariable),
                           .inherited = OwnEnviron()}));
@@ -154,6 +157,9 @@ absl::Status CheckPreload(const Agent::Config& config) {
 std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   const auto machine = ReadMachine(config.options, ReadVariable);
   if (!machine.ok()) return Fail(machine.status(), 1);
+  const absl::Status gpus = CheckSlurmGpus(config.options, static_cast<int>(machine->gpus.size()),
+                                           machine->visible_devices, ReadVariable);
+  if (!gpus.ok()) return Fail(gpus, 1);
   auto places = PlaceWorkers(config.options, *machine);
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);
@@ -281,6 +287,11 @@ int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<ch
   config.options = std::move(prepared.options);
   const bool named = head.has_value() && !head->host.empty() && head->host != "localhost";
   config.host = named ? head->host : HostName();
+  if (head.has_value() && config.options.rank_order != RankOrder::kJoin)
+    config.options.asks_for_rank = false;
+  auto topology = FindTopology(config.options, config.host, ReadVariable, ReadSettingsFile);
+  if (!topology.ok()) return Fail(topology.status(), kExitUsage);
+  config.topology = *std::move(topology);
   if (const auto code = FindPlacesAndProgram(config)) return *code;
   if (config.options.dry_run) return ShowDryRun(config, prepared.token.has_value());
   const absl::Status outputs = CheckOutputs(config.options);

@@ -171,6 +171,7 @@ Json ToJson(const NodeStatus& node) {
           {"state", StateName(node.state)},
           {"ranks", std::move(ranks)},
           {"roles", std::move(roles)},
+          {"topology", node.topology.empty() ? Json(nullptr) : Json(node.topology)},
           {"silent_ms", node.silent.count()},
           {"progress", ToJson(node.progress, node.progress_age)}};
 }
@@ -196,6 +197,7 @@ Json ToJson(const RunStatus& run) {
       {"remaining_ms", run.remaining.count()},
       {"nodes_min", run.nodes_min},
       {"nodes_max", run.nodes_max},
+      {"rank_order", RankOrderName(run.rank_order)},
       {"world_size", run.world_size},
       {"restarts_used", run.restarts_used},
       {"restarts_max", run.restarts_max},
@@ -241,6 +243,8 @@ std::vector<std::string> RunLines(const RunStatus& run) {
   absl::StrAppend(&first, ", ", run.restarts_used - run.restarts_forgiven, " of ", run.restarts_max,
                   " restarts used");
   if (run.restarts_forgiven > 0) absl::StrAppend(&first, ", ", run.restarts_used, " in all");
+  if (run.rank_order != RankOrder::kJoin)
+    absl::StrAppend(&first, ", ranks by ", RankOrderName(run.rank_order));
   std::vector<std::string> lines = {std::move(first)};
   if (!run.reason.empty()) {
     lines.push_back(absl::StrCat("  ", run.reason));
@@ -284,6 +288,9 @@ std::vector<std::string> RunLines(const RunStatus& run) {
 
 std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
   std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
+  const bool places = std::any_of(nodes.begin(), nodes.end(),
+                                  [](const NodeStatus* node) { return !node->topology.empty(); });
+  if (places) rows[0].push_back("TOPOLOGY");
   const bool progress = std::any_of(nodes.begin(), nodes.end(), [](const NodeStatus* node) {
     return node->progress.has_value();
   });
@@ -291,6 +298,7 @@ std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) 
   for (const NodeStatus* node : nodes) {
     rows.push_back({Rank(*node), node->host, node->address, StateName(node->state), Ranks(*node),
                     absl::StrCat(Seconds(node->silent), " ago")});
+    if (places) rows.back().push_back(node->topology.empty() ? "-" : node->topology);
     if (progress) AddProgress(*node, rows.back());
   }
   std::vector<std::size_t> widths(rows[0].size(), 0);

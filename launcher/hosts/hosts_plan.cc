@@ -120,11 +120,16 @@ Transport TransportOfSrun(std::size_t count, const Options& options, const Hosts
                       .launch_agent = options.hosts.launch_agent,
                       .setup = {}};
   for (std::size_t i = 0; i < count; ++i) transport.nodes.push_back(static_cast<int>(i));
-  const Arguments before = {"srun", absl::StrCat("--nodes=", count),
-                            absl::StrCat("--ntasks=", count), "--ntasks-per-node=1",
-                            // Each ddprun has all that the job has on its node, and shares it out.
-                            "--cpu-bind=none", "--kill-on-bad-exit=0", "--input=all", "--label",
-                            "--quiet"};
+  Arguments before = {"srun", absl::StrCat("--nodes=", count), absl::StrCat("--ntasks=", count),
+                      "--ntasks-per-node=1",
+                      // Each ddprun has all that the job has on its node, and shares it out.
+                      "--cpu-bind=none", "--kill-on-bad-exit=0", "--input=all", "--label",
+                      "--quiet"};
+  // In a step's shell (`srun --pty bash`), which has all of the job: else srun waits for its end.
+  const bool in_step = std::any_of(
+      facts.environment.begin(), facts.environment.end(),
+      [](const std::string& entry) { return absl::StartsWith(entry, "SLURM_STEP_ID="); });
+  if (in_step) before.push_back("--overlap");
   for (const Arguments& agent : AgentCommands(options, facts, false)) {
     transport.commands.push_back(before);
     Append(transport.commands.back(), agent);

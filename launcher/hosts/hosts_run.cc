@@ -329,6 +329,7 @@ void HostsRun::HandleReady(const Ready& ready) {
     case Source::kWarden:
     case Source::kWorkerProgress:
     case Source::kStacks:
+    case Source::kSideCommand:
     case Source::kBackground:
       return;  // an agent's
   }

@@ -120,6 +120,7 @@ struct ObserveOptions {
   std::string event_log;  // a file or "-"; empty: none
   std::optional<int> metrics_port;
   std::string metrics_addr = "127.0.0.1";
+  bool slurm_comment = false;  // progress in the comment of the Slurm job
 };
 
 // ---- Restarts
@@ -130,6 +131,13 @@ struct RestartOptions {
   // Others are left to the user: 1 and 2 are what programs end with for any reason.
   RestartPolicy policy{.never_codes = {{126, 127}}};
   int spares = 0;  // parked workers of this node
+};
+
+// ---- Is this node fit for a round?
+
+struct HealthOptions {
+  std::string command;  // for sh -c; empty: none
+  std::chrono::milliseconds timeout = kHealthTimeoutDefault;
 };
 
 // ---- Stopping workers
@@ -228,6 +236,11 @@ struct Options : ProgramSection {
   int proc_per_node_number = 1;
   std::optional<int> total_workers;  // of the run: -n
   std::optional<int> node_rank;
+  // False: node_rank only says who hosts the rendezvous. The head of the run or Slurm has given it,
+  // and --rank-order orders the nodes.
+  bool asks_for_rank = true;
+  RankOrder rank_order = RankOrder::kJoin;
+  std::string topology_file;  // of lines HOST PLACE; empty: none
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
   bool standalone = false;
@@ -248,6 +261,7 @@ struct Options : ProgramSection {
   std::chrono::milliseconds lease = kLeaseDefault;
   AffinityOptions affinity;
   RestartOptions restarts;
+  HealthOptions health;
   StopOptions stopping;
   HangOptions hangs{.hang_timeout = kHangTimeoutDefault};
   LogOptions logs;

@@ -116,6 +116,14 @@ inline constexpr RunFlag kRendezvousFlags[] = {
      ReadNodes},
     {"--node-rank", "R", "Number of this node, 0 to N-1; node 0 hosts the rendezvous.",
      Sets<&Options::node_rank>, UpTo(kNodesMax - 1)},
+    {"--rank-order", "join|host|topology",
+     "Give nodes without --node-rank their ranks in this order: of joining ({}), of their host "
+     "names (n2 before n10), of their places in the network.",
+     Sets<&Options::rank_order>},
+    {"--topology-file", "FILE",
+     "Read these places from lines HOSTS PLACE, such as n[1-8] rack1 (DDPRUN_TOPOLOGY, else "
+     "SLURM_TOPOLOGY_ADDR).",
+     Sets<&Options::topology_file>},
     {"--master-addr", "ADDRESS", "Address of node 0.", ReadMasterAddr},
     {"--master-port", "PORT", "Port of node 0's rendezvous service (29500).",
      Sets<&Options::master_port>, UpTo(kPortMax)},
@@ -213,6 +221,12 @@ inline constexpr RunFlag kRestartFlags[] = {
      Sets<&Options::restarts, &RestartOptions::spares>, UpTo(kSparesMax)},
     {"--node-cooldown", "SECONDS", "Time after which that node may join again (never).",
      SetsPolicy<&RestartPolicy::node_cooldown>, UpTo(kRestartSecondsMax)},
+    {"--health-check", "COMMAND",
+     "Run this by sh -c before this node joins and before each restart; if it fails, the node "
+     "stands aside (none).",
+     Sets<&Options::health, &HealthOptions::command>},
+    {"--health-check-timeout", "SECONDS", "Time after which that command has failed ({}).",
+     Sets<&Options::health, &HealthOptions::timeout>, UpTo(InSeconds(kHealthTimeoutMax))},
 };
 
 template <auto member>
@@ -312,6 +326,11 @@ inline constexpr RunFlag kObserveFlags[] = {
      Sets<&Options::observe, &ObserveOptions::metrics_port>, Between(1, kPortMax)},
     {"--metrics-addr", "ADDRESS", "Address of this host for the metrics ({}).",
      Sets<&Options::observe, &ObserveOptions::metrics_addr>},
+    {"--slurm-comment", nullptr,
+     "Show how far the run is in the comment of its Slurm job (squeue -O comment), which is "
+     "replaced "
+     "every 30 s.",
+     Sets<&Options::observe, &ObserveOptions::slurm_comment>},
 };
 
 inline constexpr RunFlag kVerdictFlags[] = {

@@ -153,6 +153,12 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
             signal.fields.emplace_back("signal", SignalName(e.signal));
             return signal;
           },
+          [](const HealthChecked& e) -> Maybe {
+            if (e.healthy) return std::nullopt;
+            RunEvent unhealthy = Named("node.unhealthy");
+            unhealthy.fields.emplace_back("reason", e.reason);
+            return unhealthy;
+          },
           [](const NoticeGiven& e) -> Maybe {
             return Notice("notice.received", e.remaining, e.reason);
           },

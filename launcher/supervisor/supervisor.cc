@@ -357,6 +357,7 @@ void Stepper::operator()(const SignalReceived& event) {
       return;
     case Phase::kLeaving:
       if (IsEcho()) return;
+      if (!s_.signal.has_value()) NoteSignal(event.signal);
       // The node that hosts the service stops waiting for the other nodes, too.
       if (config_.hosts_service) SendLeave(/*at_once=*/true);
       if (!s_.workers_live) return EndAsInterrupted();

@@ -26,6 +26,7 @@ struct SupervisorConfig {
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds shutdown_timeout{0};  // from SIGTERM to SIGKILL at the run's end
   std::chrono::milliseconds restart_timeout{0};   // the same before another round
+  bool checks_health = false;                     // CheckHealth has a command
 };
 
 enum class Phase {
@@ -116,6 +117,14 @@ struct NoticeGiven {
   std::string reason;  // as in PreemptionReport
 };
 
+// The command of --health-check has ended: before this node joins, where it is repeated as long as
+// there is time, or as CheckHealth requested.
+struct HealthChecked {
+  bool healthy = true;
+  std::string reason;                      // "its health check exited with code 1: no GPU"
+  std::chrono::milliseconds remaining{0};  // until the node gives up to join
+};
+
 // The warden was killed: the run must leave the machine.
 struct WardenLost {};
 
@@ -124,10 +133,11 @@ struct ControlPipeLost {};
 
 struct DeadlinePassed {};
 
-using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start,
-                           Stop, Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
-                           WorkersCanBeKept, StacksRead, LeftBehind, AllGone, SignalReceived,
-                           NoticeGiven, Preemption, WardenLost, ControlPipeLost, DeadlinePassed>;
+using Event =
+    std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start, Stop,
+                 Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
+                 WorkersCanBeKept, StacksRead, LeftBehind, AllGone, SignalReceived, NoticeGiven,
+                 Preemption, HealthChecked, WardenLost, ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -164,6 +174,8 @@ struct ReportStopped {
   RoundId round = kNoRound;
   std::vector<WorkerEnds> ends;
 };
+// Run the command of --health-check, then report HealthChecked.
+struct CheckHealth {};
 struct ReportStuck {};  // report the workers that SIGKILL did not end
 struct PrintNote {
   std::string text;  // one sentence, without "ddprun: "
@@ -175,9 +187,9 @@ struct End {
   std::optional<Verdict> verdict;  // absent: the run's end is not known here
 };
 
-using Effect =
-    std::variant<SpawnRound, ParkWorkers, ExamineWorkers, TerminateWorkers, KillWorkers, KillWorker,
-                 TellNotice, EndNotice, SendReport, ReportStopped, ReportStuck, PrintNote, End>;
+using Effect = std::variant<SpawnRound, ParkWorkers, ExamineWorkers, TerminateWorkers, KillWorkers,
+                            KillWorker, TellNotice, EndNotice, SendReport, ReportStopped,
+                            CheckHealth, ReportStuck, PrintNote, End>;
 using Effects = std::vector<Effect>;
 
 // ---- State
@@ -213,6 +225,11 @@ struct SupervisorState {
   bool hurried = false;  // the control pipe is lost: all waits are short
 
   bool joined = false;  // the service has answered and knows this node
+
+  // This node's workers have stopped, and the service is told once it is known whether the node can
+  // be in the next round.
+  bool checking_health = false;
+  std::string unhealthy;  // why it cannot, or cannot join; empty: it is healthy
 
   // Preemption. This node's own notice is reported until the service has sent one that covers it.
   struct OwnNotice {

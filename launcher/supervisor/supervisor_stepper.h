@@ -47,6 +47,7 @@ class Stepper {
   void operator()(const SignalReceived& event);
   void operator()(const NoticeGiven& given);
   void operator()(const Preemption& preemption);
+  void operator()(const HealthChecked& checked);
   void operator()(const WardenLost&);
   void operator()(const ControlPipeLost&);
   void operator()(const DeadlinePassed&);
@@ -57,7 +58,8 @@ class Stepper {
     return deadline.has_value() && *deadline <= now_;
   }
   bool IsEcho() const;
-  int SignalExitCode() const { return ExitCodeOfSignal(s_.signal.value_or(0)); }
+  // Of a node that leaves.
+  int SignalExitCode() const { return s_.signal.has_value() ? ExitCodeOfSignal(*s_.signal) : 1; }
 
   // ---- Starting and waiting
 
@@ -88,12 +90,15 @@ class Stepper {
   bool AnyLive() const { return s_.workers_live || s_.kept_live; }
   std::chrono::milliseconds Grace() const;
   void AnswerStop();
+  void EndHealthCheck(const HealthChecked& checked);
+  void NoteHealth(const HealthChecked& checked);
   void ReportEnds();
 
   // ---- Leaving the run
 
   // `signal`: why this agent ends; `to_workers`: the signal for the workers.
   void LeaveRun(int signal, int to_workers, bool at_once = false);
+  void LeaveUnhealthy(const std::string& reason);
   void SendLeave(bool at_once);
   void AwaitVerdict();
   void NoteSignal(int signal);

@@ -55,6 +55,7 @@ void Stepper::HandleStopWhileExamining(const Stop& stop) {
 void Stepper::BeginStop(const Stop& stop) {
   s_.deferred_stop.reset();
   s_.examine_deadline.reset();
+  s_.another_round = !stop.last;
   s_.stop_cause = stop.cause;
   s_.stop_asked = true;
   ReportEarlyEnd(stop.cause);
@@ -65,6 +66,7 @@ void Stepper::BeginStop(const Stop& stop) {
 
 void Stepper::StopWorkers(const Stop& stop) {
   if (WantsKill(stop)) {
+    s_.another_round = false;
     Kill();
   } else {
     Terminate(!stop.last);
@@ -116,12 +118,67 @@ void Stepper::Kill(bool keep) {
 void Stepper::AnswerStop() {
   s_.stop_asked = false;
   s_.phase = Phase::kWaiting;
-  ReportEnds();
+  if (!config_.checks_health || s_.another_round != true) return ReportEnds();
+  s_.checking_health = true;
+  effects_.push_back(CheckHealth{});
 }
 
 void Stepper::ReportEnds() { effects_.push_back(ReportStopped{RoundNow(), Folded(s_.ends)}); }
 
+// ---- Is this node fit for a round?
+
+void Stepper::operator()(const HealthChecked& checked) {
+  switch (s_.phase) {
+    case Phase::kWaiting:
+      if (s_.checking_health) return EndHealthCheck(checked);
+      if (!s_.joined) NoteHealth(checked);
+      return;
+    case Phase::kRunning:
+    case Phase::kExamining:
+    case Phase::kSucceeded:
+    case Phase::kStopping:
+    case Phase::kLeaving:
+    case Phase::kEnding:
+    case Phase::kEnded:
+      return;
+  }
+}
+
+void Stepper::EndHealthCheck(const HealthChecked& checked) {
+  s_.checking_health = false;
+  if (checked.healthy) return ReportEnds();
+  LeaveUnhealthy(checked.reason);
+}
+
+// Before this node joins.
+void Stepper::NoteHealth(const HealthChecked& checked) {
+  if (checked.healthy) {
+    if (!s_.unhealthy.empty()) effects_.push_back(PrintNote{"the health check passes now"});
+    s_.unhealthy.clear();
+    return;
+  }
+  if (checked.remaining.count() <= 0)
+    return StopAndEnd(1, absl::StrCat("ddprun: node ", config_.host, " has not joined: ",
+                                      checked.reason, "; repair it and start ddprun again\n"));
+  if (checked.reason == s_.unhealthy) return;
+  s_.unhealthy = checked.reason;
+  effects_.push_back(PrintNote{absl::StrCat("this node stands aside: ", checked.reason,
+                                            "; it joins once the check passes, ",
+                                            InSeconds(checked.remaining), " left")});
+}
+
 // ---- Leaving the run
+
+// The service learns of it first, so that the next round, which may form as soon as all have
+// stopped, has no place for this node.
+void Stepper::LeaveUnhealthy(const std::string& reason) {
+  s_.unhealthy = reason;
+  SendLeave(/*at_once=*/false);
+  s_.phase = Phase::kLeaving;
+  if (AnyLive()) return Terminate(/*another_round=*/false);
+  ReportEnds();
+  AwaitVerdict();
+}
 
 void Stepper::LeaveRun(int signal, int to_workers, bool at_once) {
   s_.deferred_stop.reset();
@@ -130,6 +187,8 @@ void Stepper::LeaveRun(int signal, int to_workers, bool at_once) {
   s_.signal_time = now_;
   SendLeave(at_once);
   s_.phase = Phase::kLeaving;
+  const bool reports = std::exchange(s_.checking_health, false) && !AnyLive();
+  if (reports) ReportEnds();
   if (AnyLive()) {
     Terminate(/*another_round=*/false, to_workers);
   } else if (s_.joined) {
@@ -143,7 +202,9 @@ void Stepper::SendLeave(bool at_once) {
   Leave leave;
   leave.reason.kind = FailureKind::kNodeInterrupted;
   leave.reason.host = config_.host;
-  if (s_.hurried) {
+  if (!s_.unhealthy.empty()) {
+    leave.reason.message = s_.unhealthy;
+  } else if (s_.hurried) {
     leave.reason.message = "its connection to the ddprun that started it ended";
   } else {
     leave.reason.signal = s_.signal.value_or(0);
@@ -189,7 +250,7 @@ void Stepper::EndAsLeft(Verdict verdict) {
                       verdict.cause->host == config_.host;
   std::string text = VerdictText(verdict);
   if (is_own) {
-    text = config_.hosts_service
+    text = config_.hosts_service && s_.unhealthy.empty()
                ? InterruptedText(config_.host, s_.signal.value_or(0), verdict.cause->places)
                : LeftText(*verdict.cause, SignalExitCode());
   }
@@ -211,7 +272,10 @@ void Stepper::StopAndEnd(int exit_code, std::string text, std::optional<Verdict>
 }
 
 void Stepper::EndAsInterrupted() {
-  StopAndEnd(SignalExitCode(), InterruptedText(config_.host, s_.signal.value_or(0)));
+  StopAndEnd(SignalExitCode(),
+             s_.signal.has_value()
+                 ? InterruptedText(config_.host, *s_.signal)
+                 : absl::StrCat("ddprun: this node has left the run: ", s_.unhealthy, "\n"));
 }
 
 void Stepper::EndNow() {

@@ -20,7 +20,8 @@ struct NodeConfig {
   std::vector<Program> programs;  // of SectionsOf(options)
   std::vector<Place> places;      // of the workers, by local rank
   NodeId node_id;
-  std::string host;               // this node's name
+  std::string host;      // this node's name
+  std::string topology;  // of --rank-order topology: this node's place in the network
   std::string temp_dir;
   std::string shared_dir;       // MakeSharedDir(); empty: none is needed, or it cannot be made
   sigset_t worker_signal_mask;  // the workers start with it

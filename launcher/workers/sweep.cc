@@ -19,7 +19,7 @@ std::optional<std::vector<pid_t>> Sweep::Strangers() const {
   std::vector<pid_t> left = ReapAndListChildren([this, &spared](pid_t pid) {
     const ForkServerMatch match = MatchForkServer(pid);
     spared |= match == ForkServerMatch::kUnknown;
-    return match != ForkServerMatch::kNo || table_.HasProcess(pid);
+    return match != ForkServerMatch::kNo || IsKnown(pid);
   });
   if (left.empty() && !spared) return std::nullopt;
   return left;
@@ -65,9 +65,8 @@ void Sweep::KillStrangers() {
 }
 
 void Sweep::ReapStrangers() {
-  ReapOrphans([this](pid_t pid) {
-    return MatchForkServer(pid) != ForkServerMatch::kNo || table_.HasProcess(pid);
-  });
+  ReapOrphans(
+      [this](pid_t pid) { return MatchForkServer(pid) != ForkServerMatch::kNo || IsKnown(pid); });
 }
 
 }  // namespace ddprun

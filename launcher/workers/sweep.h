@@ -4,6 +4,8 @@
 // workers that are kept.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -43,9 +45,14 @@ class Sweep {
   void KillStrangers();
   // Reaps those that have ended.
   void ReapStrangers();
+  // `own`: of the agent's own processes, which are reaped elsewhere, each or 0.
+  void Spare(const std::array<pid_t, 2>& own) { own_ = own; }
 
  private:
   ForkServerMatch MatchForkServer(pid_t pid) const;
+  bool IsKnown(pid_t pid) const {
+    return std::count(own_.begin(), own_.end(), pid) > 0 || table_.HasProcess(pid);
+  }
   std::optional<std::vector<pid_t>> Strangers() const;
 
   WorkerTable& table_;
@@ -53,6 +60,7 @@ class Sweep {
   WorkerCgroup cgroup_;                   // while there are workers
   std::optional<LeftoverStages> stages_;  // since all workers have ended or left
   std::optional<TimePoint> next_;
+  std::array<pid_t, 2> own_{};
 };
 
 }  // namespace ddprun

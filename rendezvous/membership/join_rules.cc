@@ -107,7 +107,7 @@ absl::Status CheckFields(const Join& join) {
   if (join.node_id.value.empty())
     return absl::InvalidArgumentError("a node joined without a node id");
   for (const std::string* name :
-       {&join.node_id.value, &join.host, &join.address, &join.run_id, &join.role}) {
+       {&join.node_id.value, &join.host, &join.address, &join.run_id, &join.role, &join.topology}) {
     if (name->size() > kNameBytesMax) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", join.host.substr(0, kNameBytesMax), " joined with a name of ",
@@ -117,6 +117,10 @@ absl::Status CheckFields(const Join& join) {
   if (join.address.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("node ", join.host, " joined without its address"));
+  }
+  if (join.rank_order == RankOrder::kTopology && join.topology.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "node ", join.host, " joined with --rank-order topology and without its place"));
   }
   absl::Status status = CheckRoles(join);
   status.Update(CheckRange(join, "--nproc-per-node", join.local_world_size, 1, kLocalWorldSizeMax));
@@ -170,6 +174,12 @@ absl::Status CheckRules(const Join& rules, const Join& join) {
                      flag(rules), " (set by node ", rules.host,
                      "); start all nodes with the same --ranks-by (role is the default of a node "
                      "with several programs)"));
+  }
+  if (join.rank_order != rules.rank_order) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "node ", join.host, " was started with --rank-order ", RankOrderName(join.rank_order),
+        ", the run has --rank-order ", RankOrderName(rules.rank_order), " (set by node ",
+        rules.host, "); start all nodes with the same --rank-order"));
   }
   if (const auto differs = FindDifference(join.restart_policy, rules.restart_policy)) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/failure_record.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/restart_rules.h"
 
@@ -21,6 +22,13 @@ inline bool IsInRound(const Member& member) { return member.phase != MemberPhase
 
 // Heartbeats per lease: one may be late and one lost before the lease expires.
 inline constexpr int kHeartbeatsPerLease = 4;
+
+// Why a host has no place in the next round, for all that are in it.
+inline void AddLeftOut(RunState& state, const std::string& words) {
+  if (state.left_out.size() >= kFailureMessageBytesMax) return;  // the sentence is cut there
+  if (!state.left_out.empty()) state.left_out += "; ";
+  state.left_out += words;
+}
 
 inline Failure LossOf(const Member& member, std::string message) {
   Failure loss;
@@ -116,7 +124,7 @@ std::vector<Member*> ChooseForRound(RunState& state);
 
 // Assigns node ranks to `chosen` and sorts it by them. In a full round members that asked for a
 // rank get it, and members that had one keep it; the others take the free ranks, lowest first, in
-// the order of joining. A smaller round has only the ranks below its size: members above it move.
+// the run's RankOrder. A smaller round has only the ranks below its size: members above it move.
 void AssignRanks(RunState& state, std::vector<Member*>& chosen);
 
 // Counts the workers of `chosen`, sorted by rank, among those of their roles: first those of the

@@ -6,7 +6,54 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+
 namespace ddprun {
+namespace {
+
+using absl::ascii_isdigit;
+
+// The first run of digits or of other characters.
+absl::string_view FirstRun(absl::string_view text) {
+  std::size_t end = 1;
+  while (end < text.size() && ascii_isdigit(text[end]) == ascii_isdigit(text[0])) ++end;
+  return text.substr(0, end);
+}
+
+// Below 0: "n2" before "n10", since runs of digits compare as numbers. Names that share their first
+// runs stay together, so "s1.n7" is beside "s1.n8".
+int CompareNatural(absl::string_view a, absl::string_view b) {
+  while (!a.empty() && !b.empty()) {
+    const absl::string_view run_a = FirstRun(a);
+    const absl::string_view run_b = FirstRun(b);
+    if (ascii_isdigit(run_a[0]) && ascii_isdigit(run_b[0])) {
+      const auto without_zeros = [](absl::string_view run) {
+        return run.substr(std::min(run.find_first_not_of('0'), run.size()));
+      };
+      const absl::string_view number_a = without_zeros(run_a);
+      const absl::string_view number_b = without_zeros(run_b);
+      if (number_a.size() != number_b.size()) return number_a.size() < number_b.size() ? -1 : 1;
+      if (const int order = number_a.compare(number_b); order != 0) return order;
+    }
+    if (const int order = run_a.compare(run_b); order != 0) return order;
+    a.remove_prefix(run_a.size());
+    b.remove_prefix(run_b.size());
+  }
+  return a.compare(b);
+}
+
+bool GetsRankBefore(RankOrder order, const Member& a, const Member& b) {
+  if (order == RankOrder::kTopology) {
+    if (const int by = CompareNatural(a.join.topology, b.join.topology); by != 0) return by < 0;
+  }
+  if (order != RankOrder::kJoin) {
+    if (const int by = CompareNatural(a.join.host, b.join.host); by != 0) return by < 0;
+  }
+  return a.order < b.order;
+}
+
+}  // namespace
 
 std::vector<Member*> ChooseForRound(RunState& state) {
   std::vector<Member*> members;
@@ -36,8 +83,9 @@ void AssignRanks(RunState& state, std::vector<Member*>& chosen) {
   for (Member* member : held) {
     if (!take(member, member->node_rank)) free.push_back(member);
   }
+  const RankOrder order = state.rules->rank_order;
   std::sort(free.begin(), free.end(),
-            [](const Member* a, const Member* b) { return a->order < b->order; });
+            [&](const Member* a, const Member* b) { return GetsRankBefore(order, *a, *b); });
   auto next = by_rank.begin();
   for (Member* member : free) {
     next = std::find(next, by_rank.end(), nullptr);

@@ -114,6 +114,7 @@ void Rounds::Seal(std::vector<Member*> chosen) {
 void Rounds::Break(Failure cause) {
   if (IsStopped(cause)) cause.places = StillIn(state_);
   state_.phase = RunPhase::kBroken;
+  state_.left_out.clear();
   step_.AddNotice(NoticeKind::kRoundBroken).why = cause;
   state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
@@ -174,7 +175,6 @@ void Rounds::FormNextRound() {
 
 // Draining a node is no failure and is not counted. Returns the delay of the next round.
 std::chrono::milliseconds Rounds::CountRestartIfFailed() {
-  state_.left_out.clear();
   if (IsUncounted(state_.cause)) return {};
   const RestartPolicy& policy = state_.rules->restart_policy;
   CountRestart(state_.restarts, policy, state_.broke);
@@ -189,7 +189,8 @@ void Rounds::LeaveOutIfDue() {
   const RestartPolicy& policy = state_.rules->restart_policy;
   const Failure& cause = *state_.cause;
   if (!CountFailure(state_.restarts, policy, cause, state_.broke, now_)) return;
-  state_.left_out = LeftOutWords(policy, cause.host);
+  const std::string words = LeftOutWords(policy, cause.host);
+  AddLeftOut(state_, words);
   std::vector<NodeId> going;
   for (const auto& [id, member] : state_.members) {
     if (member.join.host == cause.host) going.push_back(id);
@@ -199,7 +200,7 @@ void Rounds::LeaveOutIfDue() {
     const std::optional<LinkId> link = member.link;
     Join back = member.join;
     back.resume = true;
-    roster_.Erase(id, LossOf(member, state_.left_out));
+    roster_.Erase(id, LossOf(member, words));
     if (!link) continue;
     // The reply that it would get if it reconnected.
     if (auto refused = RefusalOfLeftOut(state_, back, now_)) step_.Send(*link, *std::move(refused));

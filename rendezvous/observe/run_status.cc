@@ -46,7 +46,8 @@ NodeStatus StatusOf(const RunState& state, const Member& member, TimePoint now) 
           .rank_first = in_round ? member.rank_first : 0,
           .ranks = in_round ? member.join.local_world_size : 0,
           .silent = Between(member.last_seen, now),
-          .roles = in_round ? member.join.roles : std::vector<RoleWorkers>()};
+          .roles = in_round ? member.join.roles : std::vector<RoleWorkers>(),
+          .topology = member.join.topology};
 }
 
 std::vector<const Member*> InOrder(const RunState& state) {
@@ -163,6 +164,7 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
     status.nodes_min = state.rules->nodes_min;
     status.nodes_max = state.rules->nodes_max;
     status.restarts_max = state.rules->restarts_max;
+    status.rank_order = state.rules->rank_order;
     status.restarts_forgiven = RestartsForgiven(state, now);
     FillLeftOut(state, now, status);
   }

@@ -40,6 +40,7 @@ struct NodeStatus {
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
   std::vector<RoleWorkers> roles;  // of its ranks, in their order; none: it has one program
+  std::string topology;            // its place in the network; empty: ranks do not depend on it
   bool operator==(const NodeStatus&) const = default;
 };
 
@@ -75,6 +76,7 @@ struct RunStatus {
   std::optional<Preemption> preemption;  // the notice that stands
   // Where ranks are that have not moved for kStillTime; empty: none of them waits for others.
   std::vector<RanksInPlace> still;
+  RankOrder rank_order = RankOrder::kJoin;
   bool operator==(const RunStatus&) const = default;
 };
 

@@ -207,6 +207,18 @@ std::optional<RoundId> RoundOf(const Report& report) {
       report);
 }
 
+const char* RankOrderName(RankOrder order) {
+  switch (order) {
+    case RankOrder::kJoin:
+      return "join";
+    case RankOrder::kHost:
+      return "host";
+    case RankOrder::kTopology:
+      return "topology";
+  }
+  return "";
+}
+
 std::string SlowRankText(std::int64_t rank, const std::string& host, double slowness) {
   return absl::StrFormat("rank %d on host %s needs %.1f times as long for a step as its peers",
                          rank, host, slowness);

@@ -184,6 +184,12 @@ struct Verdict {
 
 // ---- Reports: node to service
 
+// The order in which nodes get the ranks that no node has or asks for: that of their joins, of
+// their host names with numbers as numbers, or of their places in the network and then their names.
+enum class RankOrder { kJoin, kHost, kTopology };
+// As the flag has it: "topology".
+const char* RankOrderName(RankOrder order);
+
 // The workers of a node that run one program, with consecutive local ranks.
 struct RoleWorkers {
   std::string name;
@@ -219,6 +225,8 @@ struct Join {
   bool hears_preemption = false;       // it knows the directive Preemption
   std::vector<RoleWorkers> roles;      // in the order of local ranks; none: all workers have `role`
   bool ranks_by_role = false;          // RANK and WORLD_SIZE are counted in a role
+  RankOrder rank_order = RankOrder::kJoin;
+  std::string topology;  // of kTopology: its place in the network, as "s0.s1.n3"
   bool operator==(const Join&) const = default;
 };
 

@@ -78,6 +78,8 @@ DDPRUN_MESSAGE(Join) {
   FIELD(hears_preemption);
   LIST(roles, kLocalWorldSizeMax + 1);
   FIELD(ranks_by_role);
+  FIELD(rank_order);
+  TEXT(topology, kJoinNameBytes);
 }
 
 // Names as in Join, so that they mean the same run and node.

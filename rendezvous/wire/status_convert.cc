@@ -21,6 +21,7 @@ DDPRUN_MESSAGE(NodeStatus) {
   FIELD(progress);
   FIELD(progress_age);
   LIST(roles, kLocalWorldSizeMax);
+  TEXT(topology, kNameBytesMax);
 }
 
 DDPRUN_MESSAGE(LeftOutStatus) {
@@ -51,6 +52,7 @@ DDPRUN_MESSAGE(RunStatus) {
   FIELD(time);
   FIELD(preemption);
   LIST(still, kCollectivePlacesMax);
+  FIELD(rank_order);
   if constexpr (LOADING) {
     if (value.verdict) value.verdict = FromService(message.verdict());
   }

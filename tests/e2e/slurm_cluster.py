@@ -31,6 +31,7 @@ def libraries():
 
 
 
+# Jobs of several components are begun by the backfill scheduler alone.
 # A job that is queued again begins when what its first attempt was allowed to do is over: after cred_expire, else minutes.
 CONF = """
 ClusterName=test
@@ -53,6 +54,7 @@ JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SwitchType=switch/none
+SchedulerParameters=bf_interval=1
 MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=300

@@ -11,6 +11,7 @@ namespace ddprun {
 namespace {
 
 constexpr std::uint64_t kKeepSeed = 0x6b656570;
+constexpr std::uint64_t kOrderSeed = 0x6f726465;
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -94,6 +95,9 @@ class Planner {
       run.values["flags"] += kOnJoin[keep.Below(std::size(kOnJoin))];
       if (run.values["flags"].empty()) run.values.erase("flags");
     }
+    SimRandom order(seed_ ^ kOrderSeed);
+    constexpr const char* kOrders[] = {"join", "host", "topology"};
+    run.values["rank-order"] = kOrders[order.Below(std::size(kOrders))];
     ScenarioLine& network = Add("network", {});
     network.values = {{"delay", OneOf<std::string>({"200us", "2ms", "100ms"})},
                       {"resend", OneOf<std::string>({"0", "0", "0.02"})},
@@ -127,6 +131,7 @@ class Planner {
     // Some never come, and some are too many.
     nodes_ = std::max<int>(1, nodes_max_ - 1 + static_cast<int>(random_.Below(4)));
     const bool ranked = random_.Chance(0.4);
+    SimRandom places(seed_ ^ kOrderSeed ^ 1);
     for (int i = 0; i < nodes_; ++i) {
       const bool late = random_.Chance(0.2);
       ScenarioLine& start =
@@ -136,6 +141,7 @@ class Planner {
       if (ranked && i < nodes_max_) start.values["rank"] = absl::StrCat(i);
       if (random_.Chance(0.3)) start.values["skew"] = OneOf<std::string>({"15m", "10h"});
       if (random_.Chance(0.1)) start.values["forges"] = "1";
+      start.values["topology"] = absl::StrCat("s", 8 + places.Below(3));
     }
   }
 

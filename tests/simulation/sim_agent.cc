@@ -81,6 +81,8 @@ void SimAgent::Begin() {
   join.lease = settings_.lease;
   join.hosts_service = config_.hosts_service;
   join.hears_preemption = true;
+  join.rank_order = settings_.rank_order;
+  join.topology = node_.topology;
   session_ = std::make_unique<SimSession>(
       clock_, network_, place_.self, place_.service, std::move(join), settings_.join_timeout,
       [this](SessionEvent event) { OnSession(std::move(event)); });

@@ -31,6 +31,7 @@ struct SimSettings {
   // How many of the workers hang when they are told to end.
   double hang = 0;
   bool keep = false;  // workers can be kept when their round breaks
+  RankOrder rank_order = RankOrder::kJoin;
   // Until the disk has what was written.
   Duration disk_max = std::chrono::milliseconds(5);
   // A snapshot is taken after this many records.
@@ -44,6 +45,7 @@ struct SimNodeSettings {
   Duration skew{0};  // of its clock
   unsigned version = kProtocolVersion;
   int forges = 0;  // its reports claim what is not its own to say
+  std::string topology = "s0";
 };
 
 }  // namespace ddprun

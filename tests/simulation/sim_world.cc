@@ -163,6 +163,13 @@ absl::Status SimWorld::Run(const ScenarioLine& line) {
   status.Update(TimeInto(line, "work", s.work));
   status.Update(TimeInto(line, "collective", s.collective));
   status.Update(TimeInto(line, "disk", s.disk_max));
+  if (const auto order = line.values.find("rank-order"); order != line.values.end()) {
+    s.rank_order = order->second == "topology" ? RankOrder::kTopology
+                   : order->second == "host"   ? RankOrder::kHost
+                                               : RankOrder::kJoin;
+    if (RankOrderName(s.rank_order) != order->second)
+      return line.Wrong("rank-order wants join, host or topology");
+  }
   for (const std::string& word : line.words) {
     if (word == "hosted") {
       s.hosted = true;
@@ -228,6 +235,8 @@ absl::Status SimWorld::StartOne(const ScenarioLine& line) {
   Node& node = Find(*name);
   SimNodeSettings& settings = node_settings_[*name];
   absl::Status status = Into(line, "workers", settings.workers);
+  if (const auto place = line.values.find("topology"); place != line.values.end())
+    settings.topology = place->second;
   if (line.values.contains("rank")) status.Update(Into(line, "rank", settings.rank.emplace()));
   status.Update(Into(line, "forges", settings.forges));
   int version = static_cast<int>(settings.version);

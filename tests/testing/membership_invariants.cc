@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/membership/restart_policy.h"
@@ -108,6 +109,47 @@ absl::Status CheckSeats(const RunState& state) {
       return Broken("a wrong world size of a role");
   }
   return rank == state.start->world_size ? absl::OkStatus() : Broken("a wrong world size");
+}
+
+// For the order of names as these tests mostly have them, a letter and a number; others are left to
+// the unit tests.
+bool IsSimple(const std::string& name) {
+  return name.size() > 1 && (name.size() == 2 || name[1] != '0') &&
+         name.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+bool MayBeBefore(const std::string& a, const std::string& b) {
+  return !IsSimple(a) || !IsSimple(b) || a[0] != b[0] ||
+         std::pair(a.size(), a) < std::pair(b.size(), b);
+}
+
+// Nodes that get their first rank with the same Start get it in the order that the run has.
+absl::Status CheckRankOrder(const RunState& before, const RunState& after) {
+  if (after.phase != RunPhase::kSealed || before.phase == RunPhase::kSealed)
+    return absl::OkStatus();
+  const RankOrder order = after.rules->rank_order;
+  const Member* last = nullptr;
+  for (const auto& entry : after.places) {
+    const Member& member = after.members.at(entry.second);
+    const auto was = before.members.find(entry.second);
+    const bool is_new = was == before.members.end() || !was->second.node_rank;
+    if (!is_new || member.join.node_rank) continue;
+    if (last != nullptr) {
+      const Join& a = last->join;
+      const Join& b = member.join;
+      const bool by_place = order == RankOrder::kTopology && a.topology != b.topology;
+      const bool by_host = order != RankOrder::kJoin && !by_place && a.host != b.host;
+      const bool good = by_place  ? MayBeBefore(a.topology, b.topology)
+                        : by_host ? MayBeBefore(a.host, b.host)
+                                  : last->order < member.order;
+      if (!good) {
+        return Broken(absl::StrCat("nodes ", a.host, " and ", b.host,
+                                   " have ranks in an order that is not --rank-order ",
+                                   RankOrderName(order)));
+      }
+    }
+    last = &member;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckPhase(const RunState& state) {
@@ -256,6 +298,7 @@ absl::Status CheckInvariants(const RunState& before, const RunState& after) {
   if (!after.members.empty() && !after.rules) return Broken("members without rules");
   absl::Status status = CheckMembers(after);
   status.Update(CheckPhase(after));
+  status.Update(CheckRankOrder(before, after));
   status.Update(CheckDeadlines(after));
   status.Update(CheckVerdict(after));
   status.Update(CheckProgress(before, after));

@@ -26,6 +26,7 @@ std::string Text(const std::string& flags, int local_world_size) {
                      .programs = programs,
                      .places = places,
                      .host = "here",
+                     .topology = "s0.s1.here",
                      .secret = "the file t",
                      .inherited = {"HOME=/root", "RANK=7"}});
 }
@@ -55,6 +56,19 @@ TEST(DryRunTest, SeveralPrograms) {
   EXPECT_THAT(Text("--ranks-by run --role trainer p : --role eval:2", 3),
               AllOf(HasSubstr("    RANK=3 to 4\n"), HasSubstr("    WORLD_SIZE=5\n"),
                     HasSubstr("    ROLE_RANK=0 to 1\n")));
+}
+
+TEST(DryRunTest, TheOrderOfNodeRanks) {
+  const std::string nodes = "--nnodes 2 --rdzv-endpoint h:1 --rank-order ";
+  EXPECT_THAT(
+      Text(nodes + "host", 1),
+      HasSubstr("; its node rank is assigned at the rendezvous, in the order of host names"));
+  EXPECT_THAT(Text(nodes + "topology", 1),
+              HasSubstr("rendezvous, by topology, where its place is s0.s1.here\n"));
+  EXPECT_THAT(
+      Text(nodes + "host --node-rank 1", 1),
+      AllOf(HasSubstr("; this one is node 1\n"),
+            HasSubstr("note: --rank-order does not move this node, which asks for rank 1")));
 }
 
 TEST(DryRunTest, WrappedRanksAndStdin) {

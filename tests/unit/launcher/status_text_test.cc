@@ -72,6 +72,21 @@ TEST(StatusTextTest, RunsOneAfterAnother) {
       "  waiting for 1 of 2 nodes: node rank 1 has not joined; 28.0 s left\n");
 }
 
+TEST(StatusTextTest, TheOrderOfRanksAndThePlacesOfNodes) {
+  RunStatus run = RunningRun();
+  run.rank_order = RankOrder::kTopology;
+  run.nodes[0].topology = "s0.s1.a";
+  run.last_failure.reset();
+  EXPECT_EQ(
+      StatusText({.software_version = "1", .runs = {run}}, "h:1"),
+      "run job7: running, round 2, world size 8, 3 nodes are here of 2, 1 of 3 restarts used, "
+      "ranks by topology\n"
+      "  NODE  HOST    ADDRESS   STATE    RANKS  HEARD       TOPOLOGY\n"
+      "  0     a       10.0.0.1  running  0-3    0.2 s ago   s0.s1.a\n"
+      "  1     node-b  10.0.0.2  away     4-7    12.0 s ago  -\n"
+      "  -     spare   10.0.0.9  spare    -      0.0 s ago   -\n");
+}
+
 TEST(StatusTextTest, AnEndedRunAndNone) {
   RunStatus over = FormingRun();
   over.phase = RunPhase::kClosed;
@@ -96,6 +111,8 @@ TEST(StatusJsonTest, SaysTheSame) {
   EXPECT_EQ(run["run_id"], "job7");
   EXPECT_EQ(run["phase"], "running");
   EXPECT_EQ(run["world_size"], 8);
+  EXPECT_EQ(run["rank_order"], "join");
+  EXPECT_TRUE(run["nodes"][0]["topology"].is_null());
   EXPECT_EQ(run["last_failure"]["node_rank"], 1);
   EXPECT_EQ(run["last_failure"]["exit_code"], 1);
   EXPECT_TRUE(run["last_failure"]["rank"].is_null());

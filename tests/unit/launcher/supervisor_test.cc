@@ -281,24 +281,26 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
                           StacksRead{},
                           NoticeGiven{seconds(60), "SIGUSR1"},
                           Preemption{.number = 1, .remaining = seconds(60)},
-                          LeftBehind{.signal = SIGTERM, .remaining = seconds(1)}};
+                          LeftBehind{.signal = SIGTERM, .remaining = seconds(1)},
+                          HealthChecked{.healthy = false, .reason = "x", .remaining = seconds(1)}};
   constexpr auto W = Phase::kWaiting, R = Phase::kRunning, S = Phase::kSucceeded,
                  T = Phase::kStopping, L = Phase::kLeaving, E = Phase::kEnding, X = Phase::kEnded,
                  M = Phase::kExamining;
   struct Row {
     Phase phase;
-    Phase next[19];
+    Phase next[20];
   };
   //                 connecting waiting start stop finish refused ended worker gone signal warden
   //                 control pipe deadline hung hang-stop stacks notice preemption left-behind
-  const Row rows[] = {{W, {W, W, R, W, X, X, X, W, W, L, L, L, W, W, W, W, W, W, W}},
-                      {R, {R, R, E, T, E, E, E, T, S, L, L, L, R, T, M, R, R, R, R}},
-                      {M, {M, M, E, T, E, E, E, T, W, L, L, L, M, T, M, T, M, M, M}},
-                      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S, S, W, S, S, S, S}},
-                      {T, {T, T, E, T, E, E, E, T, T, L, L, L, T, T, T, T, T, T, T}},
-                      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L, L, L, L, L, L, L}},
-                      {E, {E, E, E, E, E, E, E, E, X, E, E, E, E, E, E, E, E, E, E}},
-                      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X}}};
+  //                 health
+  const Row rows[] = {{W, {W, W, R, W, X, X, X, W, W, L, L, L, W, W, W, W, W, W, W, W}},
+                      {R, {R, R, E, T, E, E, E, T, S, L, L, L, R, T, M, R, R, R, R, R}},
+                      {M, {M, M, E, T, E, E, E, T, W, L, L, L, M, T, M, T, M, M, M, M}},
+                      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S, S, W, S, S, S, S, S}},
+                      {T, {T, T, E, T, E, E, E, T, T, L, L, L, T, T, T, T, T, T, T, T}},
+                      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L, L, L, L, L, L, L, L}},
+                      {E, {E, E, E, E, E, E, E, E, X, E, E, E, E, E, E, E, E, E, E, E}},
+                      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X}}};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < std::size(events); ++i) {
       Enter(row.phase);

@@ -88,6 +88,8 @@ TEST(ConvertTest, Reports) {
   ExpectRoundTrip<Report, v1::Report>(join);
   join.roles = {{"trainer", 1, 7}, {"eval", 2, 8}};
   join.ranks_by_role = true;
+  join.rank_order = RankOrder::kTopology;
+  join.topology = "s0.s1.n3";
   ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);

@@ -120,7 +120,7 @@ class Anything {
       to = static_cast<T>(random_() % 4);
     } else if constexpr (std::is_same_v<T, MemberPhase>) {
       to = static_cast<T>(random_() % 5);
-    } else if constexpr (std::is_same_v<T, OnJoin>) {
+    } else if constexpr (std::is_same_v<T, OnJoin> || std::is_same_v<T, RankOrder>) {
       to = static_cast<T>(random_() % 3);
     } else if constexpr (std::is_same_v<T, FailureKind> || std::is_same_v<T, EndKind>) {
       to = static_cast<T>(1 + random_() % 6);
@@ -196,11 +196,11 @@ class Anything {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
            resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
-           hears_preemption, roles, ranks_by_role] = to;
+           hears_preemption, roles, ranks_by_role, rank_order, topology] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
         resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
-        hears_preemption, roles, ranks_by_role);
+        hears_preemption, roles, ranks_by_role, rank_order, topology);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;

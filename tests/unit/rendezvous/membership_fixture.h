@@ -33,6 +33,8 @@ struct JoinOptions {
   bool hears_preemption = false;
   std::vector<RoleWorkers> roles;
   bool ranks_by_role = false;
+  RankOrder rank_order = RankOrder::kJoin;
+  std::string topology;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -61,6 +63,8 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.hears_preemption = options.hears_preemption;
   join.roles = options.roles;
   join.ranks_by_role = options.ranks_by_role;
+  join.rank_order = options.rank_order;
+  join.topology = options.topology;
   return join;
 }
 

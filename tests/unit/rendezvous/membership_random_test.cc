@@ -46,6 +46,7 @@ class RandomHistory {
     nodes_min_ = Below(2) == 0 ? nodes_ : 1 + Below(nodes_);
     restarts_ = Below(4);
     lease_ = std::chrono::milliseconds(Below(2) == 0 ? 0 : 500);
+    rank_order_ = static_cast<RankOrder>(Below(3));
     policy_ = {};
     if (Below(2) == 0) return;
     policy_.window = std::chrono::milliseconds(Below(3000));
@@ -86,7 +87,9 @@ class RandomHistory {
                             .lease = lease_,
                             .last_call = std::chrono::milliseconds(Below(300)),
                             .policy = policy_,
-                            .role = Below(2) == 0 ? "a" : "b"};
+                            .role = Below(2) == 0 ? "a" : "b",
+                            .rank_order = rank_order_,
+                            .topology = "s" + std::to_string(8 + Below(3))};
         if (Below(3) == 0 && !run_.state.members.empty()) {
           options.resume = Below(4) != 0;
           run_.Joins(AnyMember().join.host, options);
@@ -156,6 +159,7 @@ class RandomHistory {
   int nodes_min_ = 2;
   std::chrono::milliseconds lease_{0};
   RestartPolicy policy_;
+  RankOrder rank_order_ = RankOrder::kJoin;
   int restarts_ = 1;
   int hosts_ = 0;
   std::map<RoundId, Failure> causes_;

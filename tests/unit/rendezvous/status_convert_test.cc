@@ -35,14 +35,16 @@ RunStatus Full() {
                      .ranks = 2,
                      .silent = std::chrono::milliseconds(2'001),
                      .progress = Progress{7, 1, 310.5, "images", "data"},
-                     .progress_age = std::chrono::milliseconds(11)},
+                     .progress_age = std::chrono::milliseconds(11),
+                     .topology = "s1.a"},
                     {.node_id = NodeId{"spare"}, .state = NodeState::kSpare}},
           .left_out = {{.host = "c", .failures = 2, .remaining = std::chrono::milliseconds(9)},
                        {.host = "d", .failures = 1}},
           .progress = Progress{7, -1, 621, "images", "all_reduce"},
           .progress_age = std::chrono::milliseconds(10),
           .preemption = Preemption{2, std::chrono::milliseconds(90'001), "b", 1, "SIGUSR1"},
-          .still = {{.ranks = {{0, 0}}, .place = {Collective{"0", 57, "all_reduce"}, {}}}}};
+          .still = {{.ranks = {{0, 0}}, .place = {Collective{"0", 57, "all_reduce"}, {}}}},
+          .rank_order = RankOrder::kTopology};
 }
 
 RunStatus ThereAndBack(const RunStatus& status) {
