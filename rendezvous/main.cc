@@ -22,6 +22,7 @@
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/command_line.h"
+#include "rendezvous/election/elected_service.h"
 #include "rendezvous/journal/sqlite_journal.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
@@ -29,7 +30,6 @@
 #include "rendezvous/process/standard_streams.h"
 #include "rendezvous/process/thread_check.h"
 #include "rendezvous/security/credentials.h"
-#include "rendezvous/service/elected_service.h"
 #include "rendezvous/service/server.h"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/options/options.h"
-#include "rendezvous/service/elected_service.h"
+#include "rendezvous/election/elected_service.h"
 #include "rendezvous/service/server.h"
 
 namespace ddprun {

@@ -16,8 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "proto/etcd.grpc.pb.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/etcd/etcd.grpc.pb.h"
 #include "rendezvous/security/pem_files.h"
 #include "rendezvous/wire/grpc_channel.h"
 

@@ -18,7 +18,7 @@ MAY_INCLUDE = {
 # (its programs) come last. Of the worker's room, library/ is what libddprun is made of, and train/ stands upon it.
 FOLDERS = {
     "rendezvous": """base process tcpstore values security membership observe store wire streams journal etcd proxy client listener
-        service""".split(),
+        service election""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement collectives output processes hang workers agent
         hosts doctor commands""".split(),
     "worker": [

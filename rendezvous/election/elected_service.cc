@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/service/elected_service.h"
+#include "rendezvous/election/elected_service.h"
 
 #include <fcntl.h>
 
@@ -16,10 +16,10 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/election/standby_server.h"
 #include "rendezvous/etcd/etcd_journal.h"
 #include "rendezvous/etcd/leader_key.h"
 #include "rendezvous/etcd/lease_keeper.h"
-#include "rendezvous/service/standby_server.h"
 #include "rendezvous/wire/grpc_channel.h"
 
 namespace ddprun {
