@@ -82,7 +82,12 @@ absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const CtlOpti
       security.ForOperator(ConcernsAllRuns(options) ? std::nullopt : std::optional(options.run_id),
                            absl::StrCat(role, "-", HostName(), "-", getpid()));
   if (!credentials.ok()) return credentials.status();
-  return MakeServiceChannel(TargetOf(service), *std::move(credentials), service.endpoint.host);
+  auto channel =
+      MakeServiceChannel(TargetOf(service), *std::move(credentials), service.endpoint.host);
+  // The channel then asks the service that leads. Errors are those of the command itself.
+  if (!service.endpoint.others.empty())
+    GetStatus(channel, options.run_id, options.timeout).status().IgnoreError();
+  return channel;
 }
 
 absl::StatusOr<std::string> AskForStatus(const CtlOptions& options,

@@ -176,5 +176,37 @@ TEST_F(SessionCoreTest, AClosedOneTellsNothing) {
   EXPECT_TRUE(core_.Ended(Unreached(), begin_).empty());
 }
 
+TEST_F(SessionCoreTest, SeveralServicesAreAskedInTurnAndThenThereIsAPause) {
+  SessionCore core("a:1,b:1,c:1", ddprun::Join{}, seconds(10), begin_, 3);
+  for (int service = 1; service < 3; ++service) {
+    const SessionEffects effects = core.Ended(Unreached(), begin_);
+    EXPECT_EQ(Find<TryAfter>(effects)->pause, milliseconds(0));
+    EXPECT_TRUE(Find<TryAfter>(effects)->at_next);
+    EXPECT_EQ(Tells<Connecting>(effects), nullptr);  // one of them stands by as a rule
+  }
+  const SessionEffects effects = core.Ended(Unreached(), begin_);
+  EXPECT_EQ(Find<TryAfter>(effects)->pause, milliseconds(20));
+  EXPECT_TRUE(Find<TryAfter>(effects)->at_next);
+  EXPECT_NE(Tells<Connecting>(effects), nullptr);
+  EXPECT_EQ(Find<TryAfter>(core.Ended(Unreached(), begin_))->pause, milliseconds(0));
+}
+
+TEST_F(SessionCoreTest, AServiceThatLeadsNowIsAskedAgain) {
+  const StreamEnd leads{.status = absl::AbortedError("this service leads now"),
+                        .cause = ChannelCause::kOther,
+                        .reason = "this service leads now"};
+  SessionCore core("a:1,b:1", ddprun::Join{}, seconds(10), begin_, 2);
+  SessionEffects effects = core.Ended(leads, begin_);
+  ASSERT_NE(Find<TryAfter>(effects), nullptr);
+  EXPECT_FALSE(Find<TryAfter>(effects)->at_next);
+  // And when the node is in the run.
+  core.Answered();
+  core.Received(Accepted{.lease = seconds(10), .durable = true});
+  EXPECT_TRUE(Find<TryAfter>(core.Ended(Unreached("closed"), begin_))->at_next);
+  effects = core.Ended(leads, begin_);
+  EXPECT_FALSE(Find<TryAfter>(effects)->at_next);
+  EXPECT_LE(Find<TryAfter>(effects)->pause, milliseconds(20));
+}
+
 }  // namespace
 }  // namespace ddprun
