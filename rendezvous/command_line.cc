@@ -15,7 +15,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kPortMax = 65535;
-constexpr std::size_t kHelpColumn = 26;
+constexpr std::size_t kHelpColumn = 28;
 
 struct ServiceFlag {
   const char* name;
@@ -147,8 +147,8 @@ std::string ServiceUsage() {
                     absl::StrReplaceAll(flag.help, {{"{}", DefaultOf(flag)}, {"\n", next_line}}),
                     "\n");
   }
-  return absl::StrCat(text, "  --version               print the version and exit\n",
-                      "  --help                  print this help and exit\n");
+  return absl::StrCat(text, "  --version                 print the version and exit\n",
+                      "  --help                    print this help and exit\n");
 }
 
 absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string>& arguments) {

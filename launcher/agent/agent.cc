@@ -51,11 +51,11 @@ Agent::Agent(Config config)
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       own_address_(config_.options, background_),
-      trainer_(ReadVariable, background_),
       health_(config_.options.health.timeout),
       may_join_(config_.options.health.command.empty()),
       slurm_comment_(
           config_.options.observe.slurm_comment ? ReadVariable("SLURM_JOB_ID").value_or("") : ""),
+      trainer_(ReadVariable, background_),
       stores_(config_, session_, background_, workers_.logs().NoticeSink()) {
   config_.worker_stdin = stdin_pump_.worker_end();
 }

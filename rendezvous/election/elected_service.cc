@@ -290,7 +290,14 @@ class ElectedServiceImpl final : public ElectedService {
     const std::string host = address.substr(0, address.rfind(':'));
     const auto channel =
         MakeChannel(address, options_.server.credentials, host, ChannelPatience::kShort);
-    return channel->WaitForConnected(std::chrono::system_clock::now() + kLeaderProbeTimeout);
+    const auto deadline = std::chrono::system_clock::now() + kLeaderProbeTimeout;
+    for (auto state = channel->GetState(/*try_to_connect=*/true); state != GRPC_CHANNEL_READY;
+         state = channel->GetState(true)) {
+      // Nothing listens there, or it does not take this service for one of its own.
+      if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+      if (!channel->WaitForStateChange(state, deadline)) return false;
+    }
+    return true;
   }
 
   const Options options_;
