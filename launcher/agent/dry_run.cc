@@ -87,7 +87,13 @@ std::string Rendezvous(const DryRun& dry_run) {
   const Options& options = dry_run.options;
   if (!UsesNetwork(options)) return "inside ddprun; no network";
   if (options.endpoint.has_value()) {
-    const bool here = options.is_host.value_or(dry_run.endpoint_is_here);
+    const bool is_one = options.endpoint->others.empty();
+    const bool here = options.is_host.value_or(dry_run.endpoint_is_here && is_one);
+    if (!options.journal.empty()) {
+      return absl::StrCat(EndpointText(*options.endpoint),
+                          ", hosted by these machines; one leads, with the journal in ",
+                          options.journal);
+    }
     return absl::StrCat(
         EndpointText(*options.endpoint),
         here ? ", hosted here unless it is served there already" : ", hosted elsewhere");

@@ -129,9 +129,9 @@ Go HeadStepper::GoFor(int number, int port) const {
   Go go{.node = srun ? -1 : number, .node_rank = srun ? std::nullopt : node.node_rank, .flags = {}};
   go.flags = {NodesFlag()};
   if (plan_.endpoint.has_value()) {
-    go.flags.push_back(EndpointFlag(plan_.endpoint->host, plan_.endpoint->port));
+    go.flags.push_back(EndpointFlag(*plan_.endpoint));
   } else if (port != 0 && !srun && !node.node_rank.has_value()) {
-    go.flags.push_back(EndpointFlag(ServiceAddress(s_, config_), port));  // a spare
+    go.flags.push_back(EndpointFlag({ServiceAddress(s_, config_), port, {}}));  // a spare
   } else if (port != 0) {
     go.flags.push_back("--master-addr"_flag.With(ServiceAddress(s_, config_)));
     go.flags.push_back(PortFlag(port));
@@ -161,8 +161,8 @@ std::string HeadStepper::NodesFlag() const {
 
 std::string HeadStepper::PortFlag(int port) { return "--master-port"_flag.With(port); }
 
-std::string HeadStepper::EndpointFlag(const std::string& host, int port) {
-  return "--rdzv-endpoint"_flag.With(HostPort(host, port));
+std::string HeadStepper::EndpointFlag(const Endpoint& endpoint) {
+  return "--rdzv-endpoint"_flag.With(EndpointText(endpoint));
 }
 
 std::string HeadStepper::Awaited() const {

@@ -304,8 +304,7 @@ std::string HostsPlanText(const HostsPlan& plan) {
   const std::string port =
       plan.master_port == 0 ? "a free port" : absl::StrCat("port ", plan.master_port);
   if (plan.endpoint.has_value()) {
-    absl::StrAppend(&out, "rendezvous: the service at ", plan.endpoint->host, " port ",
-                    plan.endpoint->port, "\n");
+    absl::StrAppend(&out, "rendezvous: the service at ", EndpointText(*plan.endpoint), "\n");
   } else if (plan.nodes_max > 1) {
     absl::StrAppend(&out, "rendezvous: in the first node (", plan.names.front(), "), at ",
                     plan.master_addr.empty() ? "the address that reaches it" : plan.master_addr,

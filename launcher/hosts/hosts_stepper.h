@@ -52,7 +52,7 @@ class HeadStepper {
   int NodesWanted() const;
   std::string NodesFlag() const;
   static std::string PortFlag(int port);
-  static std::string EndpointFlag(const std::string& host, int port);
+  static std::string EndpointFlag(const Endpoint& endpoint);
   std::string Awaited() const;
   void ShowAwaited();
   void GiveUpAwaited();

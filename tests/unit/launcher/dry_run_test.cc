@@ -96,6 +96,14 @@ TEST(DryRunTest, WhatIsNotKnownIsSaid) {
                           HasSubstr("    LOCAL_RANK=0 to 1\n")));
 }
 
+TEST(DryRunTest, WhereSeveralServicesAre) {
+  EXPECT_THAT(Text("--nnodes 2 --rdzv-endpoint h:1,i:2", 2),
+              HasSubstr("h:1,i:2, hosted elsewhere"));
+  EXPECT_THAT(Text("--nnodes 2 --rdzv-endpoint h:1,i:2 --rdzv-id r --journal etcd://e:1", 2),
+              HasSubstr("h:1,i:2, hosted by these machines; one leads, with the journal in "
+                        "etcd://e:1"));
+}
+
 TEST(DryRunTest, WhereTheFlightRecorderDumps) {
   EXPECT_THAT(Text("", 2),
               AllOf(HasSubstr("    TORCH_FR_DUMP_TEMP_FILE=<a file that PyTorch writes"),

@@ -141,6 +141,14 @@ TEST(HostsHead, AServiceElsewhereNeedsNoFirstNode) {
   EXPECT_FALSE(head.gos_[0].serve);
 }
 
+TEST(HostsHead, AllServicesAreNamedToTheHosts) {
+  Head head(2);
+  head.config_.plan.endpoint = Endpoint{"a", 29400, {{"b", 29401}}};
+  head.AllSayHello();
+  ASSERT_EQ(head.gos_.size(), 2u);
+  EXPECT_THAT(head.gos_[1].flags, Contains("--rdzv-endpoint=a:29400,b:29401"));
+}
+
 TEST(HostsHead, OneNodeMeetsNobody) {
   Head head(1);
   head.AllSayHello();

@@ -206,9 +206,22 @@ TEST(OptionsTest, Endpoints) {
   EXPECT_EQ(Parsed("--rdzv-endpoint [::1]:7").endpoint, (Endpoint{"::1", 7}));
   EXPECT_EQ(Parsed("--rdzv-endpoint [fe80::2]").endpoint, (Endpoint{"fe80::2", 29400}));
   EXPECT_EQ(Parsed("--rdzv-endpoint fe80::2").endpoint, (Endpoint{"fe80::2", 29400}));
-  for (const char* bad : {"h:", ":5", "h:65536", "h:x", "[::1", "[::1]x", "[::1]:"}) {
+  const std::optional<Endpoint> several = Parsed("--rdzv-endpoint a,b:5,[::1]:7").endpoint;
+  EXPECT_EQ(several, (Endpoint{"a", 29400, {{"b", 5}, {"::1", 7}}}));
+  EXPECT_EQ(EndpointText(*several), "a:29400,b:5,[::1]:7");
+  for (const char* bad :
+       {"h:", ":5", "h:65536", "h:x", "[::1", "[::1]x", "[::1]:", "a,", "a,b:0"}) {
     EXPECT_THAT(Error(std::string("--rdzv-endpoint ") + bad), HasSubstr("--rdzv-endpoint")) << bad;
   }
+}
+
+TEST(OptionsTest, AJournalIsInEtcdAndNeedsTheServicesAndAName) {
+  const std::string all = "--rdzv-endpoint a,b --rdzv-id job --journal ";
+  EXPECT_EQ(Parsed(all + "etcd://e:2379/p").journal, "etcd://e:2379/p");
+  EXPECT_THAT(Error(all + "/var/lib/journal"), HasSubstr("is ddprun-rendezvous's"));
+  EXPECT_THAT(Error(all + "etcd://e"), HasSubstr("without host or port"));
+  EXPECT_THAT(Error("--rdzv-endpoint a,b --journal etcd://e:1"), HasSubstr("--rdzv-id"));
+  EXPECT_THAT(Error("--rdzv-id job --journal etcd://e:1"), HasSubstr("--rdzv-endpoint"));
 }
 
 TEST(OptionsTest, AnotherRoundNeedsARestartOrNodesThatComeAndGo) {
