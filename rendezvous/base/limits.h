@@ -280,8 +280,9 @@ inline constexpr std::chrono::milliseconds kEtcdPause{100};
 inline constexpr std::chrono::seconds kLeaderLease{2};
 // A service that ends waits so long for its last records.
 inline constexpr std::chrono::seconds kEtcdCloseTimeout{2};
-// A leader that nobody reaches is replaced before its lease expires, but not sooner than this.
-inline constexpr std::chrono::seconds kLeaderReplacePause{10};
+// A leader that nobody reaches is replaced before its lease expires, but not sooner than this after
+// it began to lead. Nodes that it does not hear meanwhile must not be lost: below their lease.
+inline constexpr std::chrono::seconds kLeaderReplacePause{4};
 // What a leader is given to answer a service that stands by, before it counts as gone.
 inline constexpr std::chrono::milliseconds kLeaderProbeTimeout{500};
 // Calls that a service which stands by holds until it is known who leads.

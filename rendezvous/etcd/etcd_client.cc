@@ -32,6 +32,10 @@ using Clock = std::chrono::steady_clock;
 // What etcd says where it has too much to do; "mvcc: database space exceeded" has the same code.
 constexpr absl::string_view kTooManyRequests = "too many requests";
 
+// etcd's leader answers from memory. A member that is cut off from it must leave time to ask the
+// next one before the lease expires.
+constexpr milliseconds kKeepAliveTimeout = milliseconds(kLeaderLease) / 4;
+
 EtcdEntry ToEntry(const etcd::KeyValue& kv) {
   return {.key = kv.key(),
           .value = kv.value(),
@@ -139,16 +143,19 @@ class GrpcEtcdClient final : public EtcdClient {
     etcd::LeaseKeepAliveRequest request;
     request.set_id(lease);
     etcd::LeaseKeepAliveResponse response;
-    absl::Status status = Call([&](const Channel& channel, grpc::ClientContext& context) {
-      response.Clear();
-      const auto stub = etcd::Lease::NewStub(channel);
-      const auto stream = stub->LeaseKeepAlive(&context);
-      const bool answered = stream->Write(request) && stream->Read(&response);
-      context.TryCancel();
-      const grpc::Status end = stream->Finish();
-      if (answered) return grpc::Status::OK;
-      return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it closed the stream") : end;
-    });
+    absl::Status status = Call(
+        [&](const Channel& channel, grpc::ClientContext& context) {
+          response.Clear();
+          const auto stub = etcd::Lease::NewStub(channel);
+          const auto stream = stub->LeaseKeepAlive(&context);
+          const bool answered = stream->Write(request) && stream->Read(&response);
+          context.TryCancel();
+          const grpc::Status end = stream->Finish();
+          if (answered) return grpc::Status::OK;
+          return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it closed the stream")
+                          : end;
+        },
+        kKeepAliveTimeout);
     if (!status.ok()) return status;
     if (response.ttl() <= 0) return absl::NotFoundError("the lease has expired");
     return std::chrono::seconds(response.ttl());
@@ -227,7 +234,7 @@ class GrpcEtcdClient final : public EtcdClient {
 
   // At each member in turn, from the one that answered last, until one answers or `timeout` is
   // over.
-  absl::Status Call(const Attempt& attempt) {
+  absl::Status Call(const Attempt& attempt, milliseconds attempt_timeout = kEtcdAttemptTimeout) {
     const Clock::time_point deadline = Clock::now() + options_.timeout;
     grpc::Status last;
     for (std::size_t tries = 1;; ++tries) {
@@ -235,8 +242,7 @@ class GrpcEtcdClient final : public EtcdClient {
       const milliseconds left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
       if (left.count() <= 0) return Unreached(last);
       grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() +
-                           std::min<milliseconds>(left, kEtcdAttemptTimeout));
+      context.set_deadline(std::chrono::system_clock::now() + std::min(left, attempt_timeout));
       context.AddMetadata("hasleader", "true");
       if (!Begin(context)) return Closed();
       last = attempt(channels_[member], context);

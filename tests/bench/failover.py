@@ -7,7 +7,7 @@ members, two nodes with a worker each. From the end of the leader until both nod
 
 kill: the leader's process dies, as by an out-of-memory killer; its connections break, and its nodes ask the others. stop: it is stopped
 by SIGSTOP, as a machine whose network is cut: nobody hears of it, its lease expires, and the nodes' pings are not answered. --settle: how
-long each leader leads before it goes; below 10 s it is not replaced before its lease expires. Checks that the workers keep their
+long each leader leads before it goes; below 4 s it is not replaced before its lease expires. Checks that the workers keep their
 processes and that no record is lost: the run ends in its first round with 0.
 """
 
@@ -88,7 +88,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--how", choices=["kill", "stop"], default="kill")
-    parser.add_argument("--settle", type=float, default=11)
+    parser.add_argument("--settle", type=float, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         os.chdir(folder)

@@ -17,10 +17,12 @@ MEMBERS = 3
 
 
 class Etcd:
-    """`program`: etcd. `tls`: a folder with ca.pem, member.pem and member.key, which clients must have too. `flags`: more ones."""
+    """`program`: etcd. `tls`: a folder with ca.pem, member.pem and member.key, which clients must have too. `host`: where its members
+    are (hosts.py); else on this machine's loopback."""
 
-    def __init__(self, folder, program, *flags, tls=None):
+    def __init__(self, folder, program, *flags, tls=None, host=None):
         self.folder, self.program, self.flags, self.tls = folder, program, flags, tls
+        self.address, self.prefix = (host.address, host.prefix) if host else ("127.0.0.1", [])
         self.scheme = "https" if tls else "http"
         self.clients = [free_port() for _ in range(MEMBERS)]
         self.peers = [free_port() for _ in range(MEMBERS)]
@@ -38,10 +40,10 @@ class Etcd:
             process.wait()
 
     def start(self, i):
-        client = f"{self.scheme}://127.0.0.1:{self.clients[i]}"
-        peer = f"http://127.0.0.1:{self.peers[i]}"
-        cluster = ",".join(f"m{n}=http://127.0.0.1:{port}" for n, port in enumerate(self.peers))
-        command = [self.program, "--name", f"m{i}", "--data-dir", self.folder / f"m{i}", "--log-level", "error", *self.flags]
+        client = f"{self.scheme}://{self.address}:{self.clients[i]}"
+        peer = f"http://{self.address}:{self.peers[i]}"
+        cluster = ",".join(f"m{n}=http://{self.address}:{port}" for n, port in enumerate(self.peers))
+        command = [*self.prefix, self.program, "--name", f"m{i}", "--data-dir", self.folder / f"m{i}", "--log-level", "error", *self.flags]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--initial-cluster", cluster]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         if self.tls:
@@ -56,10 +58,10 @@ class Etcd:
 
     def ctl(self, *words, member=None, timeout=30):
         ports = self.clients if member is None else [self.clients[member]]
-        endpoints = ",".join(f"{self.scheme}://127.0.0.1:{port}" for port in ports)
+        endpoints = ",".join(f"{self.scheme}://{self.address}:{port}" for port in ports)
         tls = ["--cacert", self.tls / "ca.pem", "--cert", self.tls / "member.pem", "--key", self.tls / "member.key"] if self.tls else []
         program = pathlib.Path(self.program).parent / "etcdctl"
-        return run([program, "--endpoints", endpoints, *tls, *words], env=clean_environment(ETCDCTL_API="3"), timeout=timeout)
+        return run([*self.prefix, program, "--endpoints", endpoints, *tls, *words], env=clean_environment(ETCDCTL_API="3"), timeout=timeout)
 
     def is_healthy(self):
         assert all(process.poll() is None for process in self.processes), [log.read_text()[-2000:] for log in self.folder.glob("*.log")]
@@ -73,7 +75,7 @@ class Etcd:
         return None
 
     def place(self, prefix="test"):
-        return f"etcd://{','.join(f'127.0.0.1:{port}' for port in self.clients)}/{prefix}"
+        return f"etcd://{','.join(f'{self.address}:{port}' for port in self.clients)}/{prefix}"
 
 
 class Services:
@@ -113,6 +115,9 @@ class Services:
         living = [i for i in range(MEMBERS) if self.processes[i].poll() is None and i != but]
         return next((i for i in living if self.said(i) and self.said(i)[-1] == "leads"), None)
 
+    def await_another(self, old):
+        return wait_for("another leader", lambda: [i for i in [self.leader(but=old)] if i is not None])[0]
+
     @property
     def endpoint(self):
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
@@ -126,7 +131,8 @@ def node(services, rank, *command, flags=("--insecure",), env=None):
 def status(services, *flags, env=None):
     """The run's, as JSON text; empty if nobody answers."""
     flags = flags or ("--insecure",)
-    done = run([BIN / "ddpctl", "status", "--rdzv-endpoint", services.endpoint, "--rdzv-id", "run", "--json", "--timeout", "2", *flags], env=env)
+    command = [BIN / "ddpctl", "status", "--rdzv-endpoint", services.endpoint, "--rdzv-id", "run", "--json", "--timeout", "2"]
+    done = run([*command, *flags], env=env)
     return done.stdout if done.returncode == 0 else ""
 
 

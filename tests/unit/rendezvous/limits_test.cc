@@ -270,6 +270,7 @@ constexpr LimitOrder kRendezvousOrder[] = {
     DDPRUN_ORDER(kEtcdValueBytesMax, kEtcdSegmentBytesMax),
     DDPRUN_ORDER(kLeaderProbeTimeout, kLeaderLease),
     DDPRUN_ORDER(kLeaderLease, kLeaderReplacePause),
+    DDPRUN_ORDER(kLeaderReplacePause, kLeaseDefault),
     DDPRUN_ORDER(kKeptMessageBytes, kMessageBytesMax),
     DDPRUN_ORDER(kSmallRequestBytes, kMessageBytesMax),
     DDPRUN_ORDER(kMessageBytesMax, kRequestRoomBytes),
