@@ -82,13 +82,15 @@ class StopSignals {
     absl::MutexLock lock(&state.mutex);
     state.came = true;
     if (state.mutex.AwaitWithTimeout(absl::Condition(&state.ended), kStopTimeout)) return;
-    Complain(absl::DeadlineExceededError(absl::StrCat(
-                 "the service has not ended within ", absl::ToInt64Seconds(kStopTimeout),
-                 " s of its signal and is ended now: ",
-                 journal.empty() ? "it hangs"
-                                 : absl::StrCat("the journal in ", journal,
-                                                " does not answer; what was committed is in it"))),
-             kExitFailure);
+    Complain(
+        absl::DeadlineExceededError(absl::StrCat(
+            "the service has not ended within ", absl::ToInt64Seconds(kStopTimeout),
+            " s of its signal and is ended now: ",
+            journal.empty()
+                ? "it hangs"
+                : absl::StrCat(ddprun::IsEtcdAddress(journal) ? "" : "the disk of the journal in ",
+                               journal, " does not answer; what was committed is in it"))),
+        kExitFailure);
     _exit(kExitFailure);
   }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/session_convert.h"
 #include "tests/integration/rendezvous/test_node.h"
 
@@ -23,7 +24,8 @@ class SilentService final : public v1::Rendezvous::CallbackService {
       : accepted_(accepted), answer_(ToProto(Directive(answer))) {}
 
   grpc::ServerBidiReactor<v1::Report, v1::Directive>* Session(
-      grpc::CallbackServerContext* /*context*/) override {
+      grpc::CallbackServerContext* context) override {
+    context->AddInitialMetadata(kServesHeader, "");
     return new Stream(streams_++ < accepted_ ? &answer_ : nullptr);
   }
   int streams() const { return streams_; }
