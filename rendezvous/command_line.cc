@@ -116,11 +116,7 @@ absl::Status CheckJournal(const ServiceCommand& command) {
     }
     if (absl::StartsWith(command.host, "unix:"))
       return absl::InvalidArgumentError("a journal in etcd needs a --host that nodes can reach");
-    if (tls.cert.empty() != tls.key.empty() || (tls.ca.empty() && !tls.cert.empty())) {
-      return absl::InvalidArgumentError(
-          "--journal-tls-cert and --journal-tls-key go together, and need --journal-tls-ca");
-    }
-    return absl::OkStatus();
+    return CheckEtcdTls(tls);
   }
   if (command.journal_sync && command.journal.empty())
     return absl::InvalidArgumentError("--journal-sync needs --journal FOLDER; see --help");

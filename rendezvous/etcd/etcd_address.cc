@@ -16,6 +16,13 @@ constexpr int kPortMax = 65535;
 
 }  // namespace
 
+absl::Status CheckEtcdTls(const EtcdTlsFiles& files) {
+  if (files.cert.empty() == files.key.empty() && (!files.ca.empty() || files.cert.empty()))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--journal-tls-cert and --journal-tls-key go together, and need --journal-tls-ca");
+}
+
 bool IsEtcdAddress(absl::string_view text) { return absl::StartsWith(text, kScheme); }
 
 absl::StatusOr<EtcdAddress> ParseEtcdAddress(absl::string_view text) {

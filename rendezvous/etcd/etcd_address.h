@@ -17,6 +17,9 @@ struct EtcdTlsFiles {
   std::string key;
 };
 
+// INVALID_ARGUMENT: a file is missing, without which the others would have no effect.
+absl::Status CheckEtcdTls(const EtcdTlsFiles& files);
+
 struct EtcdAddress {
   std::vector<std::string> members;  // "HOST:PORT"
   std::string prefix;                // of all keys, without a slash at its end

@@ -222,6 +222,9 @@ TEST(OptionsTest, AJournalIsInEtcdAndNeedsTheServicesAndAName) {
   EXPECT_THAT(Error(all + "etcd://e"), HasSubstr("without host or port"));
   EXPECT_THAT(Error("--rdzv-endpoint a,b --journal etcd://e:1"), HasSubstr("--rdzv-id"));
   EXPECT_THAT(Error("--rdzv-id job --journal etcd://e:1"), HasSubstr("--rdzv-endpoint"));
+  // Without the authority it would be plain text.
+  EXPECT_THAT(Error(all + "etcd://e:1 --journal-tls-cert c --journal-tls-key k"),
+              HasSubstr("--journal-tls-ca"));
 }
 
 TEST(OptionsTest, AnotherRoundNeedsARestartOrNodesThatComeAndGo) {
