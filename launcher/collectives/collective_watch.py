@@ -203,7 +203,8 @@ class Watch:
                 still = still + 1 if counters == before else 0
                 before = counters
                 if asked or still in (1, NCCL_STALL_SECONDS):
-                    self.seen = self.place(with_nccl=still > 1)
+                    # One that is done may look as if others had been begun while it goes on.
+                    self.seen = self.settled(lambda place: place.waits is place.newest(), with_nccl=still > 1)
                     self.send(self.seen.message())
                 elif still == 0 and self.seen:
                     self.seen = None
@@ -227,6 +228,16 @@ class Watch:
                     place.add(entry)
         return place
 
+    def settled(self, is_settled, with_nccl):
+        """What has just ended is retired a moment later: looks again for as long."""
+        place = self.place(with_nccl)
+        for _ in range(RETIRE_LOOKS):
+            if place.waits is None or is_settled(place):
+                break
+            time.sleep(RETIRE_SECONDS)
+            place = self.place(with_nccl)
+        return place
+
     def send(self, message, last=False):
         with self.lock:
             if self.ended.is_set() and not last:
@@ -242,12 +253,7 @@ class Watch:
         self.ended.set()
         try:
             failed = failed_in_a_collective()
-            place = self.place(with_nccl=failed)
-            for _ in range(RETIRE_LOOKS):
-                if failed or place.waits is None:
-                    break
-                time.sleep(RETIRE_SECONDS)  # what has just ended is retired a moment later
-                place = self.place(with_nccl=False)
+            place = self.settled(lambda _: failed, with_nccl=failed)
             if failed:
                 place.fail(self.seen)
             else:

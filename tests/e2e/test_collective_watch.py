@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import runpy
+import socket
 import sys
 import time
 import types
@@ -15,7 +16,7 @@ import pytest
 
 from conftest import DDPRUN, REPO, clean_environment, finish_all, free_port, run, start
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 from torch_versions import each_version  # noqa: E402
 
 DEADLINE_S = 120
@@ -182,6 +183,33 @@ def recorders(monkeypatch):
         return found.message().decode().splitlines()
 
     return place
+
+
+def test_what_is_done_and_not_yet_retired_is_not_waited_for(tmp_path, monkeypatch):
+    """Gloo's thread retires an entry a moment after the caller has gone on, on a busy machine much later."""
+    import torch.distributed.distributed_c10d as c10d
+
+    dumps = []
+
+    def dump(with_entries, only_active):
+        dumps.append(with_entries)
+        done = entry("gloo:all_reduce", 5, 1, retired=dumps.count(True) > 2)
+        return dump_of(done, entry("gloo:all_reduce", 6, 2)) if with_entries else dump_of()
+
+    monkeypatch.setenv("DDPRUN_COLLECTIVE_WATCH", "/none")
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("DDPRUN_NOTIFY_SOCKET", str(tmp_path / "agent"))
+    monkeypatch.setattr(c10d, "_update_default_pg", c10d._update_default_pg)
+    monkeypatch.setattr(torch._C._distributed_c10d, "_dump_fr_trace_json", dump)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(tmp_path / "agent"))
+        agent.settimeout(DEADLINE_S)
+        watch = runpy.run_path(str(REPO / "launcher" / "collectives" / "collective_watch.py"), run_name="collective_watch")["Watch"](c10d)
+        monkeypatch.setattr(watch, "begun_ns", 0)
+        agent.sendto(b"?", str(tmp_path / "agent.places"))
+        lines = agent.recv(4096).decode().splitlines()
+        watch.ended.set()
+    assert lines == ["WAITS=6 all_reduce 1024 float32 0", "LAST=5 all_reduce 1024 float32 0"]
 
 
 def test_each_backend_is_asked_for_its_own(recorders):
