@@ -5,10 +5,7 @@
 //   PREFIX/snapshot                 "NUMBER FIRST": the snapshot, and the first records after it
 //   PREFIX/snapshots/NUMBER/NUMBER  its parts
 //
-// Values are a stream of records that is cut after at most kEtcdValueBytesMax: a byte that says
-// whether the value begins a record ('R') or goes on with the last one ('+'), then for each record
-// its length (4 bytes, little endian) and its bytes. A record whose end is not there was never
-// acknowledged.
+// Values have at most kEtcdValueBytesMax (journal/record_values.h).
 #pragma once
 
 #include <cstddef>
@@ -25,24 +22,9 @@
 #include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/etcd/leader_key.h"
 #include "rendezvous/journal/journal.h"
+#include "rendezvous/journal/record_values.h"
 
 namespace ddprun {
-
-// The values that hold these records.
-std::vector<std::string> CutIntoValues(const std::vector<std::string>& records,
-                                       std::size_t bytes_max);
-
-// Puts records together again.
-class RecordReader {
- public:
-  using OnRecord = std::function<absl::Status(absl::string_view record)>;
-
-  // The next value. DATA_LOSS: it is not one of these values. Or what `on_record` returned.
-  absl::Status Add(absl::string_view value, const OnRecord& on_record);
-
- private:
-  std::string pending_;
-};
 
 // Used by one thread at a time. Errors: EtcdStore's, and FAILED_PRECONDITION: another service
 // leads.
