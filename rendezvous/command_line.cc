@@ -106,7 +106,6 @@ std::string DefaultOf(const ServiceFlag& flag) {
 }
 
 absl::Status CheckJournal(const ServiceCommand& command) {
-  const EtcdTlsFiles& tls = command.journal_tls;
   if (IsEtcdAddress(command.journal)) {
     if (absl::Status status = ParseEtcdAddress(command.journal).status(); !status.ok())
       return status;
@@ -116,15 +115,13 @@ absl::Status CheckJournal(const ServiceCommand& command) {
     }
     if (absl::StartsWith(command.host, "unix:"))
       return absl::InvalidArgumentError("a journal in etcd needs a --host that nodes can reach");
-    return CheckEtcdTls(tls);
-  }
-  if (command.journal_sync && command.journal.empty())
-    return absl::InvalidArgumentError("--journal-sync needs --journal FOLDER; see --help");
-  if (command.standby || !tls.ca.empty() || !tls.cert.empty() || !tls.key.empty()) {
+  } else if (command.standby) {
     return absl::InvalidArgumentError(
-        "--standby and --journal-tls-* need a journal in etcd: --journal etcd://HOST:PORT,...");
+        "--standby needs a journal in etcd: --journal etcd://HOST:PORT,...");
+  } else if (command.journal_sync && command.journal.empty()) {
+    return absl::InvalidArgumentError("--journal-sync needs --journal FOLDER; see --help");
   }
-  return absl::OkStatus();
+  return CheckEtcdTls(command.journal, command.journal_tls);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ void ResolvePortZero(Reader& reader, Options& options) {
 }
 
 void CheckTogether(Reader& reader, const Options& options) {
-  reader.Check(CheckEtcdTls(options.journal_tls));
+  reader.Check(CheckEtcdTls(options.journal, options.journal_tls));
   if (!options.journal.empty() && (!options.endpoint.has_value() || options.run_id.empty())) {
     reader.FailWith(
         "--journal needs --rdzv-endpoint with the machines that have a service, and --rdzv-id; "

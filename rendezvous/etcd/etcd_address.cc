@@ -16,7 +16,12 @@ constexpr int kPortMax = 65535;
 
 }  // namespace
 
-absl::Status CheckEtcdTls(const EtcdTlsFiles& files) {
+absl::Status CheckEtcdTls(absl::string_view journal, const EtcdTlsFiles& files) {
+  const bool any = !files.ca.empty() || !files.cert.empty() || !files.key.empty();
+  if (any && !IsEtcdAddress(journal)) {
+    return absl::InvalidArgumentError(
+        "--journal-tls-ca, -cert and -key need a journal in etcd: --journal etcd://HOST:PORT,...");
+  }
   if (files.cert.empty() == files.key.empty() && (!files.ca.empty() || files.cert.empty()))
     return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -17,8 +17,9 @@ struct EtcdTlsFiles {
   std::string key;
 };
 
-// INVALID_ARGUMENT: a file is missing, without which the others would have no effect.
-absl::Status CheckEtcdTls(const EtcdTlsFiles& files);
+// `journal`: the place. INVALID_ARGUMENT: files that would have no effect, as they are for a
+// journal in etcd and there is none, or as another one is missing.
+absl::Status CheckEtcdTls(absl::string_view journal, const EtcdTlsFiles& files);
 
 struct EtcdAddress {
   std::vector<std::string> members;  // "HOST:PORT"

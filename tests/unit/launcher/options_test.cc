@@ -225,6 +225,8 @@ TEST(OptionsTest, AJournalIsInEtcdAndNeedsTheServicesAndAName) {
   // Without the authority it would be plain text.
   EXPECT_THAT(Error(all + "etcd://e:1 --journal-tls-cert c --journal-tls-key k"),
               HasSubstr("--journal-tls-ca"));
+  EXPECT_THAT(Error("--rdzv-endpoint a,b --rdzv-id job --journal-tls-ca c"),
+              HasSubstr("need a journal in etcd"));
 }
 
 TEST(OptionsTest, AnotherRoundNeedsARestartOrNodesThatComeAndGo) {
