@@ -30,7 +30,7 @@ class Training:
 
 TRAININGS = {
     "netresdeep-shared": Training("--shared-blocks", batch_size=32, nightly=True),
-    "netresdeep": Training("", batch_size=32),
+    "netresdeep": Training("", batch_size=32, nightly=True),
     "resnet18": Training("", model="resnet18", batch_size=34, nightly=True),
     "nesterov": Training("--nesterov --label-smoothing 0.1 --schedule one-cycle", lr="0.01"),
     # Without AdamW, which turns the last bit of the norm (summed in doubles here) into a step where gradients are small.
