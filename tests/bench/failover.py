@@ -3,15 +3,17 @@
 """How long a run is without a service when the one that leads is gone: three services with their journal in a real etcd of three
 members, two nodes with a worker each. From the end of the leader until both nodes are connected to the next one.
 
-    failover.py [--kills 100] [--how kill|stop] [--settle SECONDS]
+    failover.py [--kills 100] [--how kill|stop|machine|nodes] [--settle SECONDS]
 
 kill: the leader's process dies, as by an out-of-memory killer; its connections break, and its nodes ask the others. stop: it is stopped
-by SIGSTOP, as a machine whose network is cut: nobody hears of it, its lease expires, and the nodes' pings are not answered. --settle: how
-long each leader leads before it goes; below 4 s it is not replaced before its lease expires. Checks that the workers keep their
+by SIGSTOP: nobody hears of it, its lease expires, and the nodes' pings are not answered. machine: the leader is on a host of its own
+(a network namespace), whose link goes down; no connection breaks. nodes: that host still reaches etcd, but no node or service. --settle:
+how long each leader leads before it goes; below 4 s it is not replaced before its lease expires. Checks that the workers keep their
 processes and that no record is lost: the run ends in its first round with 0.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -23,15 +25,19 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from etcd_cluster import VERSIONS, Etcd, Services, is_alive, node  # noqa: E402
+from etcd_cluster import VERSIONS, Etcd, Services, node  # noqa: E402
+from hosts import three_joined_hosts  # noqa: E402
+from packet_filter import DropPackets  # noqa: E402
+from process_tree import is_alive  # noqa: E402
+from test_etcd_partitions import Cluster  # noqa: E402
 
 WORKER = ["sh", "-c", "echo $$ > pid.$RANK; while [ ! -e end ]; do sleep 0.1; done"]
 AGAIN = "connected to the rendezvous service"
 
 
 class Node:
-    def __init__(self, services, rank):
-        self.process = node(services, rank, *WORKER)
+    def __init__(self, process):
+        self.process = process
         self.again = 0
         self.changed = threading.Condition()
         threading.Thread(target=self.read, daemon=True).start()
@@ -55,31 +61,92 @@ def wait_until(question, timeout=60):
         time.sleep(0.005)
 
 
-def measure(folder, options):
+class OneMachine:
+    """Everything on this machine."""
+
+    def __init__(self, folder, etcd, services, how):
+        self.services, self.how = services, how
+        self.nodes = [Node(node(services, rank, *WORKER)) for rank in (0, 1)]
+
+    def leader(self):
+        return self.services.leader()
+
+    def lose(self, leader):
+        self.services.processes[leader].send_signal(signal.SIGKILL if self.how == "kill" else signal.SIGSTOP)
+
+    def bring_back(self, leader):
+        if self.how == "stop":
+            self.services.processes[leader].send_signal(signal.SIGCONT)
+        else:
+            self.services.processes[leader].wait()
+            self.services.start(leader)
+
+    def stands_by(self, number):
+        said = self.services.said(number)
+        return said and said[-1].startswith("stands by")
+
+
+class ThreeHosts:
+    """A service each on the second and the third host; etcd and the nodes on the first."""
+
+    def __init__(self, folder, etcd, hosts, how):
+        self.cluster, self.how, self.cut = Cluster(hosts, folder, etcd, numbers=(1, 2)), how, None
+        self.nodes = [Node(process) for process in self.cluster.nodes]
+
+    def leader(self):
+        return next(number for number in (1, 2) if not self.stands_by(number))
+
+    def lose(self, leader):
+        if self.how == "machine":
+            self.cluster.hosts[0].run("ip", "link", "set", f"port{leader}", "down")
+        else:
+            self.cut = DropPackets(self.cluster.hosts[leader], open_ports=self.cluster.etcd.clients)
+            self.cut.__enter__()
+
+    def bring_back(self, leader):
+        if self.how == "machine":
+            self.cluster.hosts[0].run("ip", "link", "set", f"port{leader}", "up")
+        else:
+            self.cut.__exit__()
+
+    def stands_by(self, number):
+        return self.cluster.says(number, "stands by")
+
+
+@contextlib.contextmanager
+def setting(folder, how):
     (folder / "etcd").mkdir()
+    if how in ("kill", "stop"):
+        with Etcd(folder / "etcd", VERSIONS["3.4"]) as etcd, Services(folder, etcd, "--insecure") as services:
+            yield OneMachine(folder, etcd, services, how)
+        return
+    with three_joined_hosts() as hosts, Etcd(folder / "etcd", VERSIONS["3.4"], host=hosts[0]) as etcd:
+        made = ThreeHosts(folder, etcd, hosts, how)
+        try:
+            yield made
+        finally:
+            made.cluster.close()
+
+
+def measure(folder, options):
     times = []
-    with Etcd(folder / "etcd", VERSIONS["3.4"]) as etcd, Services(folder, etcd, "--insecure") as services:
-        nodes = [Node(services, rank) for rank in (0, 1)]
+    with setting(folder, options.how) as run:
         wait_until(lambda: all((folder / f"pid.{rank}").exists() for rank in (0, 1)))
         pids = [int((folder / f"pid.{rank}").read_text()) for rank in (0, 1)]
         for count in range(1, options.kills + 1):
             time.sleep(options.settle)
-            leader = services.leader()
+            leader = run.leader()
             begin = time.monotonic()
-            services.processes[leader].send_signal(signal.SIGKILL if options.how == "kill" else signal.SIGSTOP)
-            for one in nodes:
+            run.lose(leader)
+            for one in run.nodes:
                 one.wait(count)
             times.append(time.monotonic() - begin)
-            if options.how == "stop":
-                services.processes[leader].send_signal(signal.SIGCONT)
-            else:
-                services.processes[leader].wait()
-                services.start(leader)
-            wait_until(lambda leader=leader: services.said(leader) and services.said(leader)[-1].startswith("stands by"))
+            run.bring_back(leader)
+            wait_until(lambda leader=leader: run.stands_by(leader))
             print(json.dumps({"kill": count, "seconds": round(times[-1], 3)}), flush=True)
         assert all(is_alive(pid) for pid in pids), "a worker was started again"
         (folder / "end").touch()
-        for one in nodes:
+        for one in run.nodes:
             assert one.process.wait(timeout=60) == 0
     return times
 
@@ -87,7 +154,7 @@ def measure(folder, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--how", choices=["kill", "stop"], default="kill")
+    parser.add_argument("--how", choices=["kill", "stop", "machine", "nodes"], default="kill")
     parser.add_argument("--settle", type=float, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:

@@ -134,11 +134,3 @@ def status(services, *flags, env=None):
     command = [BIN / "ddpctl", "status", "--rdzv-endpoint", services.endpoint, "--rdzv-id", "run", "--json", "--timeout", "2"]
     done = run([*command, *flags], env=env)
     return done.stdout if done.returncode == 0 else ""
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

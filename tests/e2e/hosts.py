@@ -95,11 +95,9 @@ def two_named_hosts():
         yield hosts
 
 
-@pytest.fixture
-def three_hosts():
+@contextlib.contextmanager
+def three_joined_hosts():
     """Three hosts on one network, 10.78.0.1 to 10.78.0.3; the first one is its switch too."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
     hosts = [Host(f"10.78.0.{number}") for number in (1, 2, 3)]
     try:
         first = hosts[0]
@@ -118,3 +116,11 @@ def three_hosts():
     finally:
         for host in hosts:
             host.close()
+
+
+@pytest.fixture
+def three_hosts():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with three_joined_hosts() as hosts:
+        yield hosts

@@ -11,7 +11,8 @@ import time
 
 import pytest
 from conftest import BIN, clean_environment, finish_all, free_port, run, start, wait_for
-from etcd_cluster import VERSIONS, Etcd, Services, is_alive, node, status
+from etcd_cluster import VERSIONS, Etcd, Services, node, status
+from process_tree import is_alive, kill_tree, listening, tree_of
 
 pytestmark = pytest.mark.skipif(VERSIONS["3.4"] is None, reason="needs etcd")
 
@@ -157,10 +158,8 @@ def test_a_node_that_hosts_the_leader_is_lost_like_any_other(etcd, tmp_path, mon
     wait_for("the workers", lambda: all((tmp_path / f"pid.{rank}").exists() for rank in range(3)))
     leader = etcd.ctl("get", "--print-value-only", "test/leader").stdout.strip()
     host = next(process for process in nodes if owns(process, int(leader.split(":")[1])))
-    for pid in tree_of(host.pid):
-        os.kill(pid, signal.SIGKILL)
     others = [process for process in nodes if process is not host]
-    host.communicate()
+    kill_tree(host)
     wait_for("another leader", lambda: etcd.ctl("get", "--print-value-only", "test/leader").stdout.strip() not in ("", leader))
 
     def in_next_round():
@@ -171,19 +170,6 @@ def test_a_node_that_hosts_the_leader_is_lost_like_any_other(etcd, tmp_path, mon
     (tmp_path / "end").touch()
     for code, out, err in finish_all(others):
         assert code == 0 and "of round 2 ends" in out, (code, out, err)
-
-
-def listening(ports):
-    lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return ["LISTEN" for line in lines if line.split()[3] == "0A" and int(line.split()[1].split(":")[1], 16) in ports]
-
-
-def tree_of(pid):
-    pids = [pid]
-    for one in pids:
-        for task in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
-            pids += map(int, task.read_text().split())
-    return pids
 
 
 def owns(process, port):

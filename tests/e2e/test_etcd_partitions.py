@@ -7,9 +7,10 @@ import subprocess
 
 import pytest
 from conftest import BIN, clean_environment, finish_all, free_port, run, start, wait_for
-from etcd_cluster import VERSIONS, Etcd, is_alive
+from etcd_cluster import VERSIONS, Etcd
 from hosts import three_hosts  # noqa: F401  (a fixture)
 from packet_filter import DropPackets
+from process_tree import is_alive
 
 pytestmark = pytest.mark.skipif(VERSIONS["3.4"] is None, reason="needs etcd")
 
@@ -19,11 +20,11 @@ WORKER = ["sh", "-c", "echo $$ > pid.$RANK; while [ ! -e end ]; do sleep 0.1; do
 class Cluster:
     """etcd and two nodes on the first host, and a service on each; the second host's leads."""
 
-    def __init__(self, hosts, folder, etcd):
+    def __init__(self, hosts, folder, etcd, numbers=(1, 0, 2)):
         self.hosts, self.folder, self.etcd, self.port = hosts, folder, etcd, free_port()
-        self.endpoint = ",".join(f"{host.address}:{self.port}" for host in hosts)
+        self.endpoint = ",".join(f"{host.address}:{self.port}" for host in (hosts[number] for number in sorted(numbers)))
         self.services = {}
-        for number in (1, 0, 2):
+        for number in numbers:
             self.serve(number)
         node = [*hosts[0].prefix, BIN / "ddprun", "--nnodes", "2", "--rdzv-endpoint", self.endpoint, "--rdzv-id", "run", "--insecure"]
         node += ["--rdzv-conf", "is_host=false", "--nproc-per-node", "1", *WORKER]

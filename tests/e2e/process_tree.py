@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes, their children, and the ports that this machine listens at, as the kernel has them."""
+
+import contextlib
+import os
+import pathlib
+import signal
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def listening(ports):
+    lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return ["LISTEN" for line in lines if line.split()[3] == "0A" and int(line.split()[1].split(":")[1], 16) in ports]
+
+
+def tree_of(pid):
+    pids = [pid]
+    for one in pids:
+        for task in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
+            pids += map(int, task.read_text().split())
+    return pids
+
+
+def kill_tree(process):
+    """SIGKILL to all of it, the first one first."""
+    for pid in tree_of(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
