@@ -114,12 +114,12 @@ class Service {
     if (ddprun::IsEtcdAddress(command.journal)) {
       auto address = ddprun::ParseEtcdAddress(command.journal);
       if (!address.ok()) return address.status();
-      auto elected = ddprun::ElectedService::Start({.server = std::move(options),
-                                                    .etcd = *std::move(address),
-                                                    .etcd_tls = command.journal_tls,
-                                                    .stands_by = command.standby,
-                                                    .on_note = Note,
-                                                    .on_end = std::move(on_failure)});
+      auto elected = ddprun::StartElectedService(
+          {.server = std::move(options),
+           .etcd = *std::move(address),
+           .etcd_tls = command.journal_tls,
+           .stands_by = command.standby,
+           .callbacks = {.on_note = Note, .on_end = std::move(on_failure)}});
       if (!elected.ok()) return elected.status();
       service.elected_ = *std::move(elected);
       return service;
@@ -153,7 +153,7 @@ class Service {
   }
 
   std::unique_ptr<ddprun::RendezvousServer> server_;
-  std::unique_ptr<ddprun::ElectedService> elected_;
+  std::unique_ptr<ddprun::ServiceReplica> elected_;
 };
 
 int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {

@@ -54,7 +54,7 @@ void NodeSession::SendHeartbeat(Heartbeat heartbeat, TimePoint now) {
 void NodeSession::CloseService() {
   channel_.reset();
   if (hosts_service() && !service_.name.empty()) service_.server->WaitUntilDrained(kFinishTimeout);
-  if (service_.elected != nullptr) service_.elected->WaitUntilDrained(kFinishTimeout);
+  if (service_.replica != nullptr) service_.replica->WaitUntilDrained(kFinishTimeout);
 }
 
 }  // namespace ddprun

@@ -77,6 +77,23 @@ void ResolvePortZero(Reader& reader, Options& options) {
   if (options.master_port == 0) options.master_port.reset();
 }
 
+void CheckStandbyNodes(Reader& reader, const Options& options) {
+  if (options.standby_nodes == 0) return;
+  if (!options.journal.empty()) {
+    reader.FailWith(
+        "--standby-nodes and --journal contradict each other: a journal in etcd needs no copies on "
+        "nodes; leave one of them out");
+  }
+  const std::size_t services = options.endpoint ? 1 + options.endpoint->others.size() : 0;
+  if (services == 1 + static_cast<std::size_t>(options.standby_nodes) && !options.run_id.empty())
+    return;
+  reader.FailWith(absl::StrCat(
+      "--standby-nodes ", options.standby_nodes, " needs --rdzv-id, and --rdzv-endpoint with ",
+      1 + options.standby_nodes,
+      " machines: the first one has the service, the others keep copies; e.g. --rdzv-endpoint "
+      "a:29400,b:29400 --rdzv-id job7 --standby-nodes 1"));
+}
+
 void CheckTogether(Reader& reader, const Options& options) {
   reader.Check(CheckEtcdTls(options.journal, options.journal_tls));
   if (!options.journal.empty() && (!options.endpoint.has_value() || options.run_id.empty())) {
@@ -84,6 +101,7 @@ void CheckTogether(Reader& reader, const Options& options) {
         "--journal needs --rdzv-endpoint with the machines that have a service, and --rdzv-id; "
         "e.g. --rdzv-endpoint a:29400,b:29400,c:29400 --rdzv-id job7");
   }
+  CheckStandbyNodes(reader, options);
   if (options.lease < kLeaseMin) {
     reader.FailWith(absl::StrCat("--lease ", options.lease.count(), " ms is too short; give ",
                                  kLeaseMin.count(), " ms or more"));

@@ -113,6 +113,9 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
       break;
+    case CtlOptions::Command::kPromote:
+      sentence = Promote(channel, by, options.force, options.timeout);
+      break;
     case CtlOptions::Command::kDrain:
       sentence = DrainNode(channel, options.run_id,
                            {.by = by,

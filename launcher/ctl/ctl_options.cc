@@ -105,6 +105,11 @@ constexpr CtlFlag kDrainFlags[] = {
     {"--dry-run", nullptr, "Only print what would happen.", Sets<&Given::dry_run>},
 };
 
+constexpr CtlFlag kPromoteFlags[] = {
+    {"--force", nullptr, "Also where the copy may lack what was decided last.",
+     Sets<&Given::force>},
+};
+
 constexpr CtlFlag kLogsFlags[] = {
     {"--follow", nullptr, "Also print new lines as they come.",
      Sets<&Given::watch, &LogWatch::follow>, Letter('f')},
@@ -164,6 +169,15 @@ const std::vector<CommandInfo>& Commands() {
        "node rank, host or node id. Prints what\nhappens, and refuses if the run could not "
        "continue. The node's ddprun ends with exit code 0.",
        kDrainFlags},
+      {"promote", Command::kPromote, "ddpctl", " HOST[:PORT]",
+       "make a standby node the rendezvous service",
+       "Makes a service that stands by with a copy of the run's journal (ddprun --standby-nodes) "
+       "the "
+       "one that leads. Only\nafter the machine of the one before is lost for good: nobody else "
+       "can "
+       "know that. HOST:PORT is one of those that\n--rdzv-endpoint names on the nodes. Refuses "
+       "while it hears the other one, and if its copy is not complete.",
+       kPromoteFlags},
       {"logs", Command::kLogs, "ddpctl", " [RUN]",
        "print the output of the workers; -f: as it comes",
        "Prints the output of the workers of all nodes: the last lines of each, and with -f new "
@@ -250,9 +264,11 @@ absl::StatusOr<ServiceAddress> AddressOf(const Given& given, const std::string& 
       "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
 }
 
-// The argument that is no flag: drain's NODE, stacks' RANK, the RUN of logs and chaos.
+// The argument that is no flag: drain's NODE, promote's HOST, stacks' RANK, the RUN of logs and
+// chaos.
 void ReadPositional(const CommandInfo& info, const std::vector<std::string>& rest,
-                    const std::string& see_help, Reader& reader, CtlOptions& options) {
+                    const std::string& see_help, Reader& reader, Given& given) {
+  CtlOptions& options = given;
   const std::string name = absl::StrCat(info.program, " ", info.name);
   const std::size_t wanted = info.positional[0] != '\0' ? 1 : 0;
   if (rest.size() > wanted) {
@@ -266,6 +282,13 @@ void ReadPositional(const CommandInfo& info, const std::vector<std::string>& res
       return reader.FailWith(
           absl::StrCat(name, " needs NODE: its node rank, host or node id", see_help));
     options.node = rest.front();
+  }
+  if (info.command == Command::kPromote) {
+    if (rest.empty())
+      return reader.FailWith(absl::StrCat(
+          name, " needs HOST[:PORT]: one of those that --rdzv-endpoint names on the nodes",
+          see_help));
+    ReadInto(reader, kServiceFlags[0], {.text = rest.front(), .source = "HOST"}, given.endpoint);
   }
   if (info.command == Command::kStacks && !rest.empty()) {
     int rank = 0;

@@ -39,7 +39,7 @@ struct ChaosOptions {
 };
 
 struct CtlOptions {
-  enum class Command { kStatus, kStop, kDrain, kLogs, kStacks, kChaos };
+  enum class Command { kStatus, kStop, kDrain, kPromote, kLogs, kStacks, kChaos };
   Command command = Command::kStop;
   ServiceAddress service;
   std::string run_id;  // empty: all runs (status), or the only one
@@ -63,7 +63,7 @@ struct CtlOptions {
   // For stacks.
   std::optional<int> rank;  // absent: all
 
-  // For drain.
+  // For drain, and with `force` alone for promote, whose node is `service`.
   std::string node;
   bool force = false;
   bool at_next_round = false;

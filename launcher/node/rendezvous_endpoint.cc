@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/node/rendezvous_endpoint.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <ctime>
 #include <random>
@@ -14,6 +16,8 @@
 #include "proto/text.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/file_limit.h"
+#include "rendezvous/election/copied_service.h"
+#include "rendezvous/election/elected_service.h"
 
 namespace ddprun {
 namespace {
@@ -64,33 +68,49 @@ absl::StatusOr<RendezvousEndpoint> Host(RendezvousEndpoint rendezvous, const Sec
 }
 
 // The service of this machine among those of the endpoint, if it is there.
-absl::StatusOr<RendezvousEndpoint> HostElected(
+absl::StatusOr<RendezvousEndpoint> HostReplica(
     const Options& options, const Security& security, const std::string& run_id,
     RunWatcher* watcher, const std::function<void(const std::string&)>& on_note) {
   RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
-  std::vector<Endpoint> services = options.endpoint->others;
-  services.push_back({options.endpoint->host, options.endpoint->port, {}});
+  std::vector<Endpoint> services = {{options.endpoint->host, options.endpoint->port, {}}};
+  services.insert(services.end(), options.endpoint->others.begin(), options.endpoint->others.end());
   const auto here = std::find_if(services.begin(), services.end(), [](const Endpoint& one) {
     return IsThisMachine(one.host) && IsPortFree(one.host, one.port);
   });
   if (here == services.end() || options.is_host == false) return rendezvous;
   auto credentials = security.ForHost();
   if (!credentials.ok()) return credentials.status();
-  auto etcd = ParseEtcdAddress(options.journal);
-  if (!etcd.ok()) return etcd.status();
   RaiseFileLimit();
-  auto service = ElectedService::Start(
-      {.server = {.address = AddressToListenAt(here->host),
-                  .port = here->port,
-                  .credentials = *std::move(credentials),
-                  .default_run_id = run_id,
-                  .watcher = watcher},
-       .etcd = *std::move(etcd),
-       .etcd_tls = options.journal_tls,
-       .on_note = on_note,
-       .on_end = [on_note](const absl::Status& why) { on_note(std::string(why.message())); }});
-  if (!service.ok()) return service.status();
-  rendezvous.elected = *std::move(service);
+  RendezvousServer::Options server{.address = AddressToListenAt(here->host),
+                                   .port = here->port,
+                                   .credentials = *std::move(credentials),
+                                   .default_run_id = run_id,
+                                   .watcher = watcher};
+  ServiceReplica::Callbacks callbacks{
+      .on_note = on_note,
+      .on_end = [on_note](const absl::Status& why) { on_note(std::string(why.message())); }};
+  absl::StatusOr<std::unique_ptr<ServiceReplica>> replica;
+  if (options.journal.empty()) {
+    std::vector<std::string> names;
+    for (const Endpoint& one : services) names.push_back(HostPort(one.host, one.port));
+    auto node =
+        security.ForNode(options.run_id, absl::StrCat("service-", HostName(), "-", getpid()));
+    if (!node.ok()) return node.status();
+    replica = StartCopiedService({.server = std::move(server),
+                                  .services = std::move(names),
+                                  .own = static_cast<std::size_t>(here - services.begin()),
+                                  .node_credentials = *std::move(node),
+                                  .callbacks = std::move(callbacks)});
+  } else {
+    auto etcd = ParseEtcdAddress(options.journal);
+    if (!etcd.ok()) return etcd.status();
+    replica = StartElectedService({.server = std::move(server),
+                                   .etcd = *std::move(etcd),
+                                   .etcd_tls = options.journal_tls,
+                                   .callbacks = std::move(callbacks)});
+  }
+  if (!replica.ok()) return replica.status();
+  rendezvous.replica = *std::move(replica);
   return rendezvous;
 }
 
@@ -100,7 +120,8 @@ absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const 
                                                   const std::string& own_run_id,
                                                   RunWatcher* watcher,
                                                   std::function<void(const std::string&)> on_note) {
-  if (!options.journal.empty()) return HostElected(options, security, own_run_id, watcher, on_note);
+  if (!options.journal.empty() || options.standby_nodes > 0)
+    return HostReplica(options, security, own_run_id, watcher, on_note);
   if (options.endpoint.has_value() && !options.standalone) {
     RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
     const bool is_address_here = IsThisMachine(rendezvous.host);

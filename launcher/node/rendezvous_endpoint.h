@@ -9,14 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/options/options.h"
-#include "rendezvous/election/elected_service.h"
+#include "rendezvous/election/service_replica.h"
 #include "rendezvous/service/server.h"
 
 namespace ddprun {
 
 struct RendezvousEndpoint {
   std::unique_ptr<RendezvousServer> server;  // absent: it is elsewhere
-  std::unique_ptr<ElectedService> elected;   // one of several, of which any may lead; or absent
+  std::unique_ptr<ServiceReplica> replica;   // one of several, of which any may lead; or absent
   std::string target;                        // for ServiceChannel, where it is elsewhere
   std::string name;  // for users: "10.0.0.1:29500"; empty for a run of one node
   std::string host;  // as known to other nodes; empty for a run of one node
@@ -25,7 +25,8 @@ struct RendezvousEndpoint {
 
 // A run of one node without an endpoint has a service without network. Node 0 hosts the service at
 // --master-addr. An --rdzv-endpoint that is this machine is hosted here, unless a service listens
-// there already. With --journal, each machine that the endpoint names hosts one of its services.
+// there already. With --journal or --standby-nodes, each machine that the endpoint names hosts one
+// of its services.
 // `on_note`: called on any thread with a sentence about that service. `watcher` observes a service
 // that is opened here. `own_run_id` names the run of nodes without a name. ALREADY_EXISTS,
 // INVALID_ARGUMENT or UNAVAILABLE: one sentence.

@@ -250,6 +250,7 @@ struct Options : ProgramSection {
   // In etcd: each machine of the endpoint has a service, of which one leads. Empty: none.
   std::string journal;
   EtcdTlsFiles journal_tls;
+  int standby_nodes = 0;  // so many services of the endpoint copy the journal of the one that leads
   std::string local_addr;  // empty: found by the route to the service
   std::vector<ProgramSection> more_programs;
   // RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE are counted in a role, and each role has a

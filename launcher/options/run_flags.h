@@ -145,6 +145,10 @@ inline constexpr RunFlag kRendezvousFlags[] = {
      Sets<&Options::journal_tls, &EtcdTlsFiles::cert>},
     {"--journal-tls-key", "FILE", "Private key of that certificate.",
      Sets<&Options::journal_tls, &EtcdTlsFiles::key>},
+    {"--standby-nodes", "K",
+     "The first machine of --rdzv-endpoint hosts the service, and K more keep a copy: one of them "
+     "takes its place after `ddpctl promote`.",
+     Sets<&Options::standby_nodes>, UpTo(kServicesMax - 1)},
     {"--rdzv-backend", "NAME", "static or c10d, as torchrun has them: both mean ddprun's own.",
      CheckBackend},
     // Before the flags that override its keys.

@@ -287,6 +287,13 @@ inline constexpr std::chrono::seconds kLeaderReplacePause{4};
 inline constexpr std::chrono::milliseconds kLeaderProbeTimeout{500};
 // Calls that a service which stands by holds until it is known who leads.
 inline constexpr std::size_t kHeldCallsMax = 2 * std::size_t{kNodesMax};
+// A copy of the service's journal on another node: one that takes nothing for so long is given up.
+// Nothing is decided meanwhile, so it is below the nodes' lease.
+inline constexpr std::chrono::milliseconds kCopyTimeout{2000};
+// The pause between two messages to a copy, and between two looks at the other services.
+inline constexpr std::chrono::milliseconds kCopyInterval{500};
+// Of records in one message.
+inline constexpr std::size_t kCopyMessageBytes = std::size_t{1} << 20;
 // Services of one run, of which one leads.
 inline constexpr std::size_t kServicesMax = 16;
 // Where there is another peer to ask, one that does not answer a connection or a ping for so long is

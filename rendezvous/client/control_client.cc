@@ -103,6 +103,16 @@ absl::StatusOr<std::string> DrainNode(const std::shared_ptr<ServiceChannel>& cha
   return Printable(answer->sentence());
 }
 
+absl::StatusOr<std::string> Promote(const std::shared_ptr<ServiceChannel>& channel,
+                                    const std::string& by, bool force, milliseconds timeout) {
+  v1::PromoteRequest message;
+  message.set_by(ToUtf8(by));
+  message.set_force(force);
+  const auto answer = Ask<v1::Standby>(*channel, timeout, &v1::Standby::Stub::Promote, message);
+  if (!answer.ok()) return answer.status();
+  return Printable(answer->sentence());
+}
+
 absl::StatusOr<FaultReport> InjectFault(const std::shared_ptr<ServiceChannel>& channel,
                                         const std::string& run_id, const FaultRequest& request,
                                         milliseconds timeout) {

@@ -37,6 +37,11 @@ absl::StatusOr<std::string> DrainNode(const std::shared_ptr<ServiceChannel>& cha
                                       const std::string& run_id, const DrainRequest& request,
                                       std::chrono::milliseconds timeout);
 
+// Makes the service, which stands by, lead. FAILED_PRECONDITION also: it cannot, and why.
+absl::StatusOr<std::string> Promote(const std::shared_ptr<ServiceChannel>& channel,
+                                    const std::string& by, bool force,
+                                    std::chrono::milliseconds timeout);
+
 // Injects a fault, and returns when it was carried out; or reads the stacks of a worker
 // (FaultKind::kStacks). Other errors are those of Run::Inject(); FAILED_PRECONDITION also: the run
 // has no secret, which a fault needs.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/election/elected_service.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -33,15 +30,6 @@ constexpr milliseconds kElectionCallTimeout = kLeaderLease;
 // How long a service that does not stand by waits for another one's lease to expire.
 constexpr std::chrono::seconds kOtherLeaseTimeout = 3 * kLeaderLease;
 
-absl::StatusOr<ListeningSocket> Share(const ListeningSocket& socket) {
-  OwnedFd copy(fcntl(socket.fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy.valid()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot duplicate the listening socket: ", ErrnoText(errno)));
-  }
-  return ListeningSocket{std::move(copy), socket.address, socket.port};
-}
-
 // What ends once etcd answers again, or another service has led.
 bool MayPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
@@ -49,10 +37,10 @@ bool MayPass(const absl::Status& status) {
          absl::IsCancelled(status);
 }
 
-class ElectedServiceImpl final : public ElectedService {
+class ElectedService final : public ServiceReplica {
  public:
-  ElectedServiceImpl(Options options, ListeningSocket socket, std::string target,
-                     std::unique_ptr<EtcdClient> etcd)
+  ElectedService(ElectedServiceOptions options, ListeningSocket socket, std::string target,
+                 std::unique_ptr<EtcdClient> etcd)
       : options_(std::move(options)),
         socket_(std::move(socket)),
         target_(std::move(target)),
@@ -60,7 +48,7 @@ class ElectedServiceImpl final : public ElectedService {
         elector_([this] { Elect(); }),
         prober_([this] { ProbeLeaders(); }) {}
 
-  ~ElectedServiceImpl() override {
+  ~ElectedService() override {
     {
       Lock lock(mutex_);
       stopping_ = true;
@@ -103,7 +91,7 @@ class ElectedServiceImpl final : public ElectedService {
       if (status.ok()) status = FollowOrLead(begin);
       if (status.ok() || IsStopping()) continue;
       if (!MayPass(status)) {
-        options_.on_end(status);
+        options_.callbacks.on_end(status);
         return;
       }
       Note(std::string(status.message()));
@@ -259,7 +247,7 @@ class ElectedServiceImpl final : public ElectedService {
   void Note(const std::string& sentence) {
     if (sentence == noted_) return;
     noted_ = sentence;
-    options_.on_note(sentence);
+    options_.callbacks.on_note(sentence);
   }
 
   // ---- The prober's thread: whether the leader is there, when nodes ask this service.
@@ -300,7 +288,7 @@ class ElectedServiceImpl final : public ElectedService {
     return true;
   }
 
-  const Options options_;
+  const ElectedServiceOptions options_;
   const ListeningSocket socket_;
   const std::string target_;
   const std::unique_ptr<EtcdClient> etcd_;
@@ -324,22 +312,17 @@ class ElectedServiceImpl final : public ElectedService {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ElectedService>> ElectedService::Start(Options options) {
+absl::StatusOr<std::unique_ptr<ServiceReplica>> StartElectedService(ElectedServiceOptions options) {
   PrepareGrpc();
   auto etcd = EtcdClient::Make(
       {.members = options.etcd.members, .tls = options.etcd_tls, .timeout = kElectionCallTimeout});
   if (!etcd.ok()) return etcd.status();
   auto socket = ListenOn(options.server.address, options.server.port);
   if (!socket.ok()) return socket.status();
-  std::string host = socket->address;
-  if (host == "0.0.0.0" || host == "::") {
-    auto outward = OutwardAddress();
-    if (!outward.ok()) return outward.status();
-    host = *std::move(outward);
-  }
-  const std::string target = HostPort(host, socket->port);
-  return std::make_unique<ElectedServiceImpl>(std::move(options), *std::move(socket), target,
-                                              *std::move(etcd));
+  auto target = TargetOf(*socket);
+  if (!target.ok()) return target.status();
+  return std::make_unique<ElectedService>(std::move(options), *std::move(socket),
+                                          *std::move(target), *std::move(etcd));
 }
 
 }  // namespace ddprun

@@ -115,10 +115,12 @@ class GrpcStandbyServer final : public StandbyServer {
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kCloseTimeout);
   }
 
-  bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials) {
+  bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
+             grpc::Service* another_service) {
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
     SetServerKeepalive(builder);
+    if (another_service != nullptr) builder.RegisterService(another_service);
     builder.RegisterCallbackGenericService(&calls_);
     acceptor_ = AddAcceptor(builder, credentials);
     server_ = builder.BuildAndStart();
@@ -150,10 +152,10 @@ class GrpcStandbyServer final : public StandbyServer {
 
 absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(
     ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
-    std::function<void()> on_session) {
+    std::function<void()> on_session, grpc::Service* another_service) {
   PrepareGrpc();
   auto server = std::make_unique<GrpcStandbyServer>(std::move(on_session));
-  if (!server->Serve(std::move(socket), credentials)) {
+  if (!server->Serve(std::move(socket), credentials, another_service)) {
     return absl::InternalError(
         "gRPC cannot start a service with these certificates; check --tls-cert, --tls-key and "
         "--tls-ca");

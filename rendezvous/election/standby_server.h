@@ -12,16 +12,21 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/security/credentials.h"
 
+namespace grpc {
+class Service;
+}
+
 namespace ddprun {
 
 // Threadsafe.
 class StandbyServer {
  public:
   // `on_session`: called on a gRPC thread for each session that is held from now on; must not
-  // block. INTERNAL: gRPC cannot start with these credentials.
+  // block. `another_service` is served, and outlives the server; null: none. INTERNAL: gRPC cannot
+  // start with these credentials.
   static absl::StatusOr<std::unique_ptr<StandbyServer>> Start(
       ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
-      std::function<void()> on_session);
+      std::function<void()> on_session, grpc::Service* another_service = nullptr);
 
   // Ends the sessions with ABORTED: the node is to come back here at once, where another server
   // listens at the same socket.

@@ -75,6 +75,9 @@ class RunRegistry {
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);
 
+  // Looks at once whether the journal wants a snapshot.
+  void CheckJournal() { timer_.Arm(std::chrono::steady_clock::now()); }
+
   // Waits until the nodes of all runs that are over, or about to be, have received their verdict.
   void WaitUntilDrained(std::chrono::milliseconds timeout);
 

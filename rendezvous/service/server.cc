@@ -100,6 +100,7 @@ class LocalServer : public RendezvousServer {
     auto status = registry_.Status("", std::chrono::steady_clock::now());
     return status.ok() ? *std::move(status) : std::vector<RunStatus>();
   }
+  void CheckJournal() override { registry_.CheckJournal(); }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);
   }
@@ -136,7 +137,7 @@ class GrpcServer final : public LocalServer {
 
   // False if gRPC does not start, which happens with credentials that OpenSSL cannot use.
   bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
-             Listener::Peers peers) {
+             Listener::Peers peers, grpc::Service* another_service) {
     port_ = socket.port;
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
@@ -150,6 +151,7 @@ class GrpcServer final : public LocalServer {
     builder.RegisterService(&session_service_);
     builder.RegisterService(&store_service_);
     builder.RegisterService(&control_service_);
+    if (another_service != nullptr) builder.RegisterService(another_service);
     acceptor_ = AddAcceptor(builder, credentials);
     threads_ = std::make_unique<CompletionThreads>(builder);
     server_ = builder.BuildAndStart();
@@ -233,7 +235,7 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Option
   const Listener::Peers peers = on_path                           ? Listener::Peers::kSameUser
                                 : options.credentials.has_value() ? Listener::Peers::kTls
                                                                   : Listener::Peers::kPlainText;
-  if (!server->Serve(*std::move(socket), options.credentials, peers)) {
+  if (!server->Serve(*std::move(socket), options.credentials, peers, options.another_service)) {
     return absl::InternalError(
         "gRPC cannot start a service with these certificates; check --tls-cert, --tls-key and "
         "--tls-ca");

@@ -18,6 +18,10 @@
 #include "rendezvous/proxy/store_link.h"
 #include "rendezvous/security/credentials.h"
 
+namespace grpc {
+class Service;
+}
+
 namespace ddprun {
 
 class RunWatcher;  // run_event.h
@@ -46,6 +50,8 @@ class RendezvousServer {
     RunWatcher* watcher = nullptr;
     // Listens already, at `address`. Absent: the server opens one.
     std::optional<ListeningSocket> socket;
+    // Served beside its own; outlives the server. Null: none.
+    grpc::Service* another_service = nullptr;
   };
 
   // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
@@ -79,6 +85,9 @@ class RendezvousServer {
 
   // Returns the status of all runs, as GetStatus does.
   virtual std::vector<RunStatus> Status() = 0;
+
+  // Looks at once whether the journal wants a snapshot.
+  virtual void CheckJournal() = 0;
 
   // Waits until every node that was sent a verdict has ended its stream, or the timeout.
   virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;

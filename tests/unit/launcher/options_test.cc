@@ -229,6 +229,15 @@ TEST(OptionsTest, AJournalIsInEtcdAndNeedsTheServicesAndAName) {
               HasSubstr("need a journal in etcd"));
 }
 
+TEST(OptionsTest, CopiesOfTheJournalNeedTheServicesAndAName) {
+  const std::string all = "--rdzv-endpoint a,b,c --rdzv-id job --standby-nodes ";
+  EXPECT_EQ(Parsed(all + "2").standby_nodes, 2);
+  EXPECT_THAT(Error(all + "1"), HasSubstr("--rdzv-endpoint with 2 machines"));
+  EXPECT_THAT(Error("--rdzv-id job --standby-nodes 1"), HasSubstr("--rdzv-endpoint with 2"));
+  EXPECT_THAT(Error("--rdzv-endpoint a,b --standby-nodes 1"), HasSubstr("--rdzv-id"));
+  EXPECT_THAT(Error(all + "2 --journal etcd://e:1"), HasSubstr("contradict each other"));
+}
+
 TEST(OptionsTest, AnotherRoundNeedsARestartOrNodesThatComeAndGo) {
   EXPECT_TRUE(HasOneRound(Parsed("--nnodes 2 --master-addr a --node-rank 0")));
   EXPECT_FALSE(HasOneRound(Parsed("--max-restarts 1")));
