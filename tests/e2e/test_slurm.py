@@ -121,6 +121,16 @@ def test_gpus_that_slurm_gave_and_that_are_not_there_end_the_run():
     assert result.returncode == 0, result
 
 
+def test_two_steps_of_one_job_at_once(slurm):  # noqa: F811
+    """Each is a run of its own, with a port of its own."""
+    show = 'echo "$TORCHELASTIC_RUN_ID rank $RANK of $WORLD_SIZE"; sleep 1'
+    step = f"{DAEMONS['srun']} -Q --overlap {DDPRUN} --nnodes 2 --master-addr 127.0.0.1 sh -c '{show}'"
+    result = run(allocate("sh", "-c", f"{step} & {step}; code=$?; wait $! && exit $code"), env=environment(slurm))
+    assert result.returncode == 0, result
+    runs = re.findall(r"slurm-(\d+\.\d) rank (\d) of 2", result.stdout)
+    assert len(runs) == 4 and len({name for name, _ in runs}) == 2 and len(set(runs)) == 4, result
+
+
 def test_the_components_of_a_heterogeneous_job_are_one_run(slurm):  # noqa: F811
     both = ["--nodes=1", "--ntasks=1", ":", "--nodes=1", "--ntasks=1"]
     salloc = [DAEMONS["salloc"], "-Q", *both]
