@@ -151,7 +151,7 @@ class StandbyCalls::Copy final : public grpc::ServerBidiReactor<v1::CopyReport, 
   grpc::CallbackServerContext& context_;
   const std::shared_ptr<CopiedJournal> journal_;
   const std::uint64_t term_;
-  CopySet::CopyId copy_ = 0;
+  std::atomic<CopySet::CopyId> copy_ = 0;  // 0: it is being attached
   std::shared_ptr<Copy> self_;
   v1::CopyReport report_;
   std::atomic<bool> message_due_ = false;
