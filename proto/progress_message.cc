@@ -142,6 +142,7 @@ std::string ToText(const ProgressMessage& message) {
   add("SLOW", message.slow);
   add("DAMAGED", message.damaged);
   add("LEFT", message.left_round);
+  add("SAVED", message.saved_notice);
   if (message.error)
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
                     "\n");
@@ -202,6 +203,9 @@ ProgressMessage ParseProgress(std::string_view text) {
     } else if (key == "LEFT") {
       std::uint64_t round = 0;
       if (absl::SimpleAtoi(value, &round)) message.left_round = round;
+    } else if (key == "SAVED") {
+      std::uint64_t number = 0;
+      if (absl::SimpleAtoi(value, &number)) message.saved_notice = number;
     } else if (key == "ERROR") {
       message.error = std::string(value.substr(0, kProgressErrorBytesMax));
     }
@@ -226,6 +230,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.slow, message.slow);
   MergeOne(later.damaged, message.damaged);
   MergeOne(later.can_be_kept, message.can_be_kept);
+  MergeOne(later.saved_notice, message.saved_notice);
   // One that left again has another reason, or none.
   if (later.left_round.has_value()) message.error = later.error;
   MergeOne(later.left_round, message.left_round);

@@ -23,6 +23,7 @@
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
 //   NOTICES=1      it reads notices of preemption
+//   SAVED=3        it has saved for the notice of that number: it needs no more time
 //   WATCH=0        its next message may come at any time: silence is no hang; LAST stays valid
 // A missing line leaves the last report of that key valid, except for WAITS, LAST and WATCH, which
 // are valid until the next message (WATCH: until the next sign of progress). Other keys are
@@ -41,6 +42,11 @@
 namespace ddprun {
 
 inline constexpr char kNotifySocketVariable[] = "DDPRUN_NOTIFY_SOCKET";
+
+// Where a worker reads notices, given its DDPRUN_NOTIFY_SOCKET.
+inline std::string NoticeSocketPath(const std::string& notify_socket) {
+  return notify_socket + ".notices";
+}
 
 // The reader cuts longer messages and longer names.
 inline constexpr std::size_t kProgressMessageBytesMax = 4096;
@@ -62,6 +68,7 @@ struct ProgressMessage {
   std::optional<bool> can_be_kept;
   std::optional<std::uint64_t> left_round;
   std::optional<std::string> error;
+  std::optional<std::uint64_t> saved_notice;
   bool moves_on = false;  // from one collective to the next: no place is valid any more
   bool hears_notices = false;
   bool pauses = false;  // silence is no hang until the next sign of progress

@@ -44,8 +44,7 @@ Agent::Agent(Config config)
                config_.control_pipe.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
       workers_(config_, poller_, console_, background_),
       watch_(config_.options.hangs, workers_, poller_, console_),
-      notice_file_(config_.options.stopping.notices.file, config_.options.stopping.notices.grace,
-                   background_),
+      notice_watch_(config_.options.stopping.notices, ReadVariable, background_),
       stdin_pump_(MakeStdinPump()),
       signal_fd_(OpenSignalFd(WithChildSignal(
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
@@ -187,7 +186,7 @@ void Agent::Loop() {
     const std::vector<Ready> ready = poller_.Wait(Earliest(
         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
          watch_.NextDeadline(round_runs), own_address_.NextDeadline(), session_.NextDeadline(),
-         observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
+         observer_.NextDeadline(), faults_.NextDeadline(), notice_watch_.NextDeadline(),
          stdin_pump_.NextDeadline(), stores_.owners().NextDeadline(), health_.NextDeadline(),
          health_retry_, slurm_comment_.NextDeadline(), trainer_.NextDeadline()}));
     now = Now();
@@ -275,7 +274,13 @@ void Agent::TakeSignal(int number) {
   if (sigismember(&config_.forwarded_signals, number) == 1) {
     workers_.Forward(number);
   } else if (sigismember(&config_.notice_signals, number) == 1) {
-    events_.push_back(NoticeGiven{config_.options.stopping.notices.grace, SignalName(number)});
+    // Kubernetes must not take the end of a drained node for that of its work.
+    const NoticeOptions& notices = config_.options.stopping.notices;
+    const bool by_pod = notices.source == NoticeSource::kKubernetes && number == SIGTERM;
+    events_.push_back(
+        NoticeGiven{.remaining = notices.grace,
+                    .reason = absl::StrCat(by_pod ? "kubernetes: " : "", SignalName(number)),
+                    .exit_code = by_pod ? ExitCodeOfSignal(number) : 0});
   } else {
     const std::vector<int>& named = config_.options.stopping.end_signals;
     const bool is_named = std::find(named.begin(), named.end(), number) != named.end();

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
 #include "launcher/agent/node_session.h"
-#include "launcher/agent/notice_file.h"
 #include "launcher/agent/own_address.h"
 #include "launcher/agent/stdin_pump.h"
 #include "launcher/agent/worker_stores.h"
@@ -22,6 +21,7 @@
 #include "launcher/chaos/fault_injector.h"
 #include "launcher/node/control_pipe.h"
 #include "launcher/node/trainer_progress.h"
+#include "launcher/notices/notice_watch.h"
 #include "launcher/output/console.h"
 #include "launcher/processes/side_command.h"
 #include "launcher/processes/slurm_comment.h"
@@ -106,7 +106,7 @@ class Agent {
   Workers workers_;
   WorkerWatch watch_;
   FaultInjector faults_;  // after the workers, so that it undoes its faults before they go
-  NoticeFile notice_file_;
+  NoticeWatch notice_watch_;
   StdinPump stdin_pump_;
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;

@@ -12,9 +12,9 @@ namespace ddprun {
 
 void Agent::LookForNotice(TimePoint now) {
   std::optional<std::string> problem;
-  std::optional<NoticeGiven> given = notice_file_.OnTurn(now, problem);
+  for (NoticeChange& change : notice_watch_.OnTurn(now, problem))
+    std::visit([this](auto& one) { events_.push_back(std::move(one)); }, change);
   if (problem.has_value()) Print(*problem);
-  if (given.has_value()) events_.push_back(*std::move(given));
 }
 
 void Agent::TellWorkers(const Preemption& preemption, TimePoint now) {

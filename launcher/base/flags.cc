@@ -136,7 +136,9 @@ std::string Needed(const std::string& value) {
   return absl::StrCat("a ", absl::AsciiStrToLower(value));
 }
 
-bool ParseEndpoint(const std::string& text, Endpoint& endpoint) {
+}  // namespace
+
+bool ParseEndpoint(const std::string& text, int port_default, Endpoint& endpoint) {
   std::string& host = endpoint.host = text;
   std::string port;
   bool well_formed = true;
@@ -154,14 +156,12 @@ bool ParseEndpoint(const std::string& text, Endpoint& endpoint) {
     host.resize(colon);
     well_formed = !port.empty();
   }
-  endpoint.port = kEndpointPortDefault;
+  endpoint.port = port_default;
   if (!port.empty())
     well_formed =
         absl::SimpleAtoi(port, &endpoint.port) && endpoint.port >= 0 && endpoint.port < 65536;
   return well_formed && !host.empty();
 }
-
-}  // namespace
 
 int ReadChoice(Reader& reader, const Flag& flag, const Value& value) {
   const std::vector<std::string> names = ChoicesOfValue(flag);
@@ -213,7 +213,7 @@ void ReadInto(Reader& reader, const Flag&, const Value& value, std::optional<End
   const std::vector<std::string> texts = absl::StrSplit(value.text, ',');
   std::vector<Endpoint> endpoints(texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (ParseEndpoint(texts[i], endpoints[i]) && (texts.size() == 1 || endpoints[i].port != 0))
+    if (ParseEndpoint(texts[i], kEndpointPortDefault, endpoints[i]) && (texts.size() == 1 || endpoints[i].port != 0))
       continue;
     return reader.Fail(value,
                        "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");

@@ -124,6 +124,8 @@ struct Endpoint {
   std::vector<Endpoint> others;  // of other services, where one of several leads
   bool operator==(const Endpoint&) const = default;
 };
+// "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address. False: it is none of them.
+bool ParseEndpoint(const std::string& text, int port_default, Endpoint& endpoint);
 // "10.0.0.1:29400", with the others after a comma.
 std::string EndpointText(const Endpoint& endpoint);
 
@@ -164,7 +166,7 @@ void ReadInto(Reader& reader, const Flag& flag, const Value& value, int& to);
 void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::string& to);
 // A number of seconds, or one with a unit: 500ms, 5s, 2m, 1h30m.
 void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::chrono::milliseconds& to);
-// "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address. Port 0 is any free one.
+// As ParseEndpoint() has it, several with commas. Port 0 is any free one.
 void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::optional<Endpoint>& to);
 // The index of a choice, 0 with an error.
 int ReadChoice(Reader& reader, const Flag& flag, const Value& value);

@@ -120,13 +120,31 @@ inline constexpr std::size_t kSlurmCommentBytesMax = 200;
 // many as this wait for the event log.
 inline constexpr std::chrono::seconds kRefusalInterval{5};
 inline constexpr std::size_t kRefusalsMax = 64;
-// Between two looks for the file of --notice-on-file: short beside the 30 s that clouds give, and a
+// Between two looks for the file of --preempt-notice: short beside the 30 s that clouds give, and a
 // thread's start each.
 inline constexpr std::chrono::seconds kNoticeFileInterval{1};
 // A look that takes longer is reported; the next one waits for it.
 inline constexpr std::chrono::seconds kNoticeFileTimeout{5};
 // A number of seconds.
 inline constexpr std::size_t kNoticeFileBytesMax = 64;
+// Metadata servers of clouds (--preempt-notice): asked as often as AWS recommends; GCP's answers
+// late by itself.
+inline constexpr std::chrono::seconds kMetadataInterval{5};
+inline constexpr std::chrono::seconds kGcpInterval{1};
+// They are on the machine itself.
+inline constexpr std::chrono::seconds kMetadataTimeout{2};
+// Azure begins to collect events when it is first asked for them, which takes up to two minutes.
+inline constexpr std::chrono::seconds kAzureFirstTimeout{130};
+// A token, its question, one that has run out, and both again.
+inline constexpr int kMetadataRequestsMax = 4;
+inline constexpr std::size_t kMetadataTokenBytesMax = 4096;
+inline constexpr std::size_t kMetadataTextBytesMax = 256;
+inline constexpr int kHttpPort = 80;
+// What GCP gives a spot machine, and at least before maintenance.
+inline constexpr std::chrono::seconds kGcpPreemptionTime{30};
+inline constexpr std::chrono::seconds kGcpMaintenanceTime{60};
+// The machine's clock, by which Slurm's end is, may be set.
+inline constexpr std::chrono::minutes kSlurmLookMax{1};
 // As Kubernetes, GCP and Azure give it.
 inline constexpr std::chrono::seconds kNoticeGraceDefault{30};
 // Between two looks whether a worker has installed its handler for --notice-worker-signal.
@@ -368,7 +386,7 @@ inline constexpr std::chrono::seconds kTrainerLastWait{2};
 inline constexpr std::size_t kTrainerTextBytesMax = 64;
 // A service account's token; they have 1 to 2 KB.
 inline constexpr std::size_t kTrainerTokenBytesMax = 64u << 10;
-// Of an answer, which is the request's body again, or a Status.
+// Of an answer over HTTP; of a metadata server's it is some hundred bytes.
 inline constexpr std::size_t kHttpAnswerBytesMax = 64u << 10;
 
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port

@@ -87,13 +87,18 @@ class ConfigReader {
   absl::Status ReadFlag(const std::string& key, const YAML::Node& node) {
     std::vector<std::string> known = {"program", "env"};
     bool found = false;
+    std::string flag_name;
     std::string separator = ",";
     for (const Flag& flag : flags_) {
       if (IsForTheCommandLine(flag.name)) continue;
       const std::string name = std::string(flag.name).substr(2);
       known.push_back(name);
-      if (name != key) continue;
+      const std::string given = absl::StrCat("--", key);
+      const bool is_alias =
+          std::find(flag.aliases.begin(), flag.aliases.end(), given) != flag.aliases.end();
+      if (name != key && !is_alias) continue;
       found = true;
+      flag_name = flag.name;
       if (flag.repeats) separator = kRepeatSeparator;
     }
     if (!found) {
@@ -102,7 +107,7 @@ class ConfigReader {
     }
     absl::StatusOr<std::string> text = TextOf(key, node, separator);
     if (!text.ok()) return text.status();
-    file_.values[absl::StrCat("--", key)] = {*std::move(text), absl::StrCat(path_, ": ", key)};
+    file_.values[flag_name] = {*std::move(text), absl::StrCat(path_, ": ", key)};
     return absl::OkStatus();
   }
 

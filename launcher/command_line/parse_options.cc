@@ -19,7 +19,7 @@
 namespace ddprun {
 namespace {
 
-// Variables that torchrun reads besides PET_*, which override them.
+// Variables that torchrun reads besides PET_*, which override them, and that of a former flag.
 constexpr struct {
   FlagName flag;
   const char* variable;
@@ -28,6 +28,7 @@ constexpr struct {
     {"--signals-to-handle"_flag, "TORCHELASTIC_SIGNALS_TO_HANDLE", true},
     {"--shutdown-timeout"_flag, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", true},
     {"--log-line-prefix-template"_flag, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", false},
+    {"--preempt-notice"_flag, "PET_NOTICE_ON_FILE", false},
 };
 
 void ReadOtherVariables(const GetVariable& get_variable, Values& values) {

@@ -142,10 +142,14 @@ struct HealthOptions {
 
 // ---- Stopping workers
 
+// Where --preempt-notice looks.
+enum class NoticeSource { kNone, kAws, kGcp, kAzure, kSlurm, kKubernetes, kFile };
+
 // Notices of preemption: this machine will be taken away.
 struct NoticeOptions {
+  NoticeSource source = NoticeSource::kNone;
+  std::string file;                                       // of kFile: whose appearance is one
   std::vector<int> signals;                               // that are one
-  std::string file;                                       // whose appearance is one; empty: none
   std::chrono::milliseconds grace = kNoticeGraceDefault;  // the time that is left then
   int worker_signal = 0;                                  // to each worker on a notice; 0: none
 };

@@ -88,6 +88,17 @@ void ReadNoticeSignal(Reader& reader, const Flag& flag, const Value& value, Opti
   if (!signals.empty()) options.stopping.notices.worker_signal = signals.front();
 }
 
+void ReadPreemptNotice(Reader& reader, const Flag& flag, const Value& value, Options& options) {
+  NoticeOptions& notices = options.stopping.notices;
+  const std::vector<std::string> clouds = ChoicesOf(flag.value);
+  const auto found = std::find(clouds.begin(), clouds.end(), value.text);
+  if (found == clouds.end()) {
+    notices.source = NoticeSource::kFile;
+    return ReadInto(reader, flag, value, notices.file);
+  }
+  notices.source = static_cast<NoticeSource>(found - clouds.begin() + 1);
+}
+
 void ReadTermTimeout(Reader& reader, const Flag& flag, const Value& value, Options& options) {
   ReadInto(reader, flag, value, options.stopping.shutdown_timeout);
   options.stopping.restart_timeout = options.stopping.shutdown_timeout;
@@ -95,16 +106,21 @@ void ReadTermTimeout(Reader& reader, const Flag& flag, const Value& value, Optio
 
 void FinishStopping(Reader& reader, Options& options) {
   StopOptions& stopping = options.stopping;
-  const std::vector<int>& notices = stopping.notices.signals;
+  std::vector<int>& notices = stopping.notices.signals;
+  const bool in_pod = stopping.notices.source == NoticeSource::kKubernetes;
+  if (in_pod && !Has(notices, SIGTERM)) notices.push_back(SIGTERM);
+  const FlagName notice_flag = reader.Find("--notice-on-signal"_flag) != nullptr
+                                   ? "--notice-on-signal"_flag
+                                   : "--preempt-notice"_flag;
   // Kubernetes gives notice by SIGTERM itself: to name it once is enough.
   if (reader.Find("--signals-to-handle"_flag) == nullptr)
     std::erase_if(stopping.end_signals, [&](int number) { return Has(notices, number); });
   RejectCommon(reader, "--forward-signals"_flag, stopping.forwarded_signals,
                "--signals-to-handle"_flag, stopping.end_signals, "ends the run");
-  RejectCommon(reader, "--notice-on-signal"_flag, notices, "--signals-to-handle"_flag,
-               stopping.end_signals, "ends the run");
-  RejectCommon(reader, "--notice-on-signal"_flag, notices, "--forward-signals"_flag,
-               stopping.forwarded_signals, "is forwarded");
+  RejectCommon(reader, notice_flag, notices, "--signals-to-handle"_flag, stopping.end_signals,
+               "ends the run");
+  RejectCommon(reader, notice_flag, notices, "--forward-signals"_flag, stopping.forwarded_signals,
+               "is forwarded");
 }
 
 std::chrono::milliseconds StopTimeout(const StopOptions& options) {

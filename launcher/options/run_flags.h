@@ -30,9 +30,9 @@ void ReadInto(Reader& reader, const Flag& flag, const Value& value, WorkerStdin&
 using ReadRunFlag = void(Reader& reader, const Flag& flag, const Value& value, Options& options);
 ReadRunFlag ReadProcPerNode, ReadRole, ReadPreload, ReadNodes, ReadMasterAddr, ReadJournal,
     ReadRunId, CheckBackend, ReadRdzvConf, ReadGpus, ReadExports, ReadRestartDelay,
-    ReadNoticeSignal, ReadEndSignals, ReadTermTimeout, ReadFlightRecorder, ReadOutFilters,
-    ReadErrFilters, ReadLinePrefix, NoteMonitorInterval, NoteStartMethod, ReadEventLogHandler,
-    CheckLogsSpecs, NoteUseEnv;
+    ReadNoticeSignal, ReadPreemptNotice, ReadEndSignals, ReadTermTimeout, ReadFlightRecorder,
+    ReadOutFilters, ReadErrFilters, ReadLinePrefix, NoteMonitorInterval, NoteStartMethod,
+    ReadEventLogHandler, CheckLogsSpecs, NoteUseEnv;
 
 // ---- What several flags of a topic mean together, after all have been read
 
@@ -58,6 +58,7 @@ inline constexpr int kPortMax = 65535;
 
 inline constexpr const char* kProcPerNodeAliases[] = {"-ppn", "--ppn", "-npernode", "--npernode"};
 inline constexpr const char* kTotalAliases[] = {"-np"};
+inline constexpr const char* kNoticeFileAliases[] = {"--notice-on-file"};
 
 inline constexpr RunFlag kWorkerFlags[] = {
     {"--nproc-per-node", "N|auto|gpu|cpu|xpu|npu",
@@ -247,12 +248,13 @@ inline constexpr RunFlag kStopFlags[] = {
     {"--forward-signals", "NAME,...",
      "Signals to pass on to each worker, such as SIGUSR1,SIGUSR2 (none).",
      Sets<&Options::stopping, &StopOptions::forwarded_signals>},
-    {"--notice-on-signal", "NAME,...",
-     "Signals that are a notice of preemption: the workers of all nodes are told (none).",
+    {"--preempt-notice", "aws|gcp|azure|slurm|kubernetes|FILE",
+     "Learn there that this machine will be taken away: all workers are told, and the node is "
+     "drained once they have saved. FILE, also --notice-on-file: when it appears; a number in it "
+     "is the time left in seconds (none).",
+     ReadPreemptNotice, FlagTraits{.aliases = kNoticeFileAliases}},
+    {"--notice-on-signal", "NAME,...", "Signals that are such a notice, too (none).",
      SetsNotice<&NoticeOptions::signals>},
-    {"--notice-on-file", "PATH",
-     "The same when this file appears; a number in it is the time left in seconds (none).",
-     SetsNotice<&NoticeOptions::file>},
     {"--notice-grace", "SECONDS", "Time left after a notice that does not say it ({}).",
      SetsNotice<&NoticeOptions::grace>, UpTo(InSeconds(kNoticeMax))},
     {"--notice-worker-signal", "NAME",

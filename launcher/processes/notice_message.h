@@ -6,6 +6,8 @@
 // The worker sends, to DDPRUN_NOTIFY_SOCKET (proto/progress_message.h has its other keys):
 //   NOTICES=1       it has bound a datagram socket to NoticeSocketPath() and reads it. A notice
 //                   that came before is then sent at once.
+//   SAVED=1         it has saved for the notice of that number: once all workers of the run have,
+//                   the node that will be taken away is drained
 // The agent sends, to NoticeSocketPath():
 //   NOTICE=1        the number of the notice; one that is repeated has the same
 //   SECONDS=118.25  the time left
@@ -19,14 +21,10 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "proto/progress_message.h"
 #include "proto/text.h"
 
 namespace ddprun {
-
-// Where a worker reads notices, given its DDPRUN_NOTIFY_SOCKET.
-inline std::string NoticeSocketPath(const std::string& notify_socket) {
-  return notify_socket + ".notices";
-}
 
 struct NoticeMessage {
   std::uint64_t number = 0;

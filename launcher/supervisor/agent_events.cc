@@ -162,6 +162,10 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [](const NoticeGiven& e) -> Maybe {
             return Notice("notice.received", e.remaining, e.reason);
           },
+          [](const NoticeWithdrawn& e) -> Maybe {
+            return WithReason("notice.withdrawn", e.reason);
+          },
+          [](const WorkersSaved&) -> Maybe { return std::nullopt; },
           [&](const Preemption& e) -> Maybe {
             // Repeated after the connection broke, or over.
             if (state.notice_number == e.number || e.remaining.count() <= 0) return std::nullopt;

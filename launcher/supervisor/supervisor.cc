@@ -137,7 +137,10 @@ void Stepper::operator()(const Stop& stop) {
 
 void Stepper::operator()(const Finish& finish) {
   s_.joined = true;
-  const Verdict& verdict = finish.verdict;
+  Verdict verdict = finish.verdict;
+  const bool drained =
+      verdict.cause.has_value() && verdict.cause->kind == FailureKind::kNodeDrained;
+  if (drained && s_.own_notice.has_value()) verdict.exit_code = s_.own_notice->exit_code;
   switch (s_.phase) {
     case Phase::kWaiting:
     case Phase::kRunning:

@@ -111,10 +111,19 @@ struct SignalReceived {
   int to_workers = signal;  // SIGTERM for one that is not in --signals-to-handle
 };
 
-// This machine will be taken away: a notice came, by a signal or a file.
+// This machine will be taken away: a notice came (--preempt-notice, --notice-on-signal).
 struct NoticeGiven {
   std::chrono::milliseconds remaining{0};
   std::string reason;  // as in PreemptionReport
+  int exit_code = 0;   // of this agent, if its node is drained for it
+};
+// The same source says that the machine stays after all.
+struct NoticeWithdrawn {
+  std::string reason;  // of the notice
+};
+// All workers of the round have saved for the notice of this number.
+struct WorkersSaved {
+  std::uint64_t number = 0;
 };
 
 // The command of --health-check has ended: before this node joins, where it is repeated as long as
@@ -133,11 +142,11 @@ struct ControlPipeLost {};
 
 struct DeadlinePassed {};
 
-using Event =
-    std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start, Stop,
-                 Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
-                 WorkersCanBeKept, StacksRead, LeftBehind, AllGone, SignalReceived, NoticeGiven,
-                 Preemption, HealthChecked, WardenLost, ControlPipeLost, DeadlinePassed>;
+using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start,
+                           Stop, Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
+                           WorkersCanBeKept, StacksRead, LeftBehind, AllGone, SignalReceived,
+                           NoticeGiven, NoticeWithdrawn, WorkersSaved, Preemption, HealthChecked,
+                           WardenLost, ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -231,15 +240,19 @@ struct SupervisorState {
   bool checking_health = false;
   std::string unhealthy;  // why it cannot, or cannot join; empty: it is healthy
 
-  // Preemption. This node's own notice is reported until the service has sent one that covers it.
+  // Preemption. This node's own notice is reported until the service has answered.
   struct OwnNotice {
     TimePoint deadline;
     std::string reason;
+    int exit_code = 0;
+    bool withdrawn = false;
+    bool answered = false;
   };
   std::optional<OwnNotice> own_notice;
   std::optional<bool> service_takes_notices;  // absent: it has not answered yet
+  bool service_plans_notices = false;         // it knows which are withdrawn or saved for
   std::uint64_t notice_number = 0;            // of the last one that the service has told,
-  TimePoint notice_until{};                   // and until when it stands
+  std::uint64_t saved_number = 0;             // for which this node's workers have saved
 
   std::string waiting_reason;                // what is waited for
   std::optional<TimePoint> waiting_until;    // when the service or the client gives up

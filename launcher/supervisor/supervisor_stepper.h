@@ -46,6 +46,8 @@ class Stepper {
   void operator()(const AllGone& gone);
   void operator()(const SignalReceived& event);
   void operator()(const NoticeGiven& given);
+  void operator()(const NoticeWithdrawn& withdrawn);
+  void operator()(const WorkersSaved& saved);
   void operator()(const Preemption& preemption);
   void operator()(const HealthChecked& checked);
   void operator()(const WardenLost&);
@@ -68,6 +70,7 @@ class Stepper {
   void ShowWaiting();
 
   void SendNotice();
+  void SendSaved();
 
   // ---- Failures
 

@@ -2,6 +2,7 @@
 #include "launcher/workers/worker_notices.h"
 
 #include <chrono>
+#include <utility>
 
 #include "launcher/base/limits.h"
 #include "launcher/processes/notice_message.h"
@@ -32,6 +33,16 @@ bool WorkerNotices::Tell(int worker, TimePoint now) {
                             .host = notice_->host,
                             .node_rank = notice_->node_rank,
                             .reason = notice_->reason});
+}
+
+std::optional<std::uint64_t> WorkerNotices::OnSaved(int worker, std::uint64_t number,
+                                                    TimePoint now) {
+  if (std::exchange(table_[worker].notice_saved, number) == number) return std::nullopt;
+  if (!Stands(now) || number != notice_->number) return std::nullopt;
+  for (int i = 0; i < table_.size(); ++i) {
+    if (table_.IsRunning(i) && table_[i].notice_saved != number) return std::nullopt;
+  }
+  return number;
 }
 
 // A worker without a handler, as one that has just been started, would be killed by the signal. To

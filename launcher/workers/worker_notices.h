@@ -25,6 +25,8 @@ class WorkerNotices {
   Reached Begin(const Preemption& preemption, TimePoint now);
   void End() { notice_.reset(); }
 
+  // The worker has saved for that notice. Its number, once all that run have.
+  std::optional<std::uint64_t> OnSaved(int worker, std::uint64_t number, TimePoint now);
   // The worker says that it reads notices. False: there is none, or it does not read it.
   bool Tell(int worker, TimePoint now);
   // Signals the workers that handle the signal by now, unless the round is over or being stopped.

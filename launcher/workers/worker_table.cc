@@ -89,6 +89,7 @@ void WorkerTable::Carry(int worker) {
          .flight = std::move(old.flight),
          .can_be_kept = true,
          .hears_notices = old.hears_notices,
+         .notice_saved = old.notice_saved,
          .notice_signaled = old.notice_signaled,
          .carried = true,
          .asked_by = {}};

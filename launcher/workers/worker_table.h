@@ -37,6 +37,7 @@ struct Worker {
   FlightFiles flight;
   bool can_be_kept = false;  // it has said so
   bool hears_notices = false;
+  std::uint64_t notice_saved = 0;     // the last notice for which it has saved
   std::uint64_t notice_signaled = 0;  // the last notice for which it got the signal
   // In this round:
   bool carried = false;  // its process is older than the round

@@ -57,6 +57,13 @@ DDPRUN_MESSAGE(PreemptionNotice) {
   FIELD(reason);
 }
 
+DDPRUN_MESSAGE(MemberNotice) {
+  [[maybe_unused]] const auto& [f1, f2, f3] = value;
+  FIELD(until);
+  FIELD(given);
+  FIELD(reason);
+}
+
 DDPRUN_MESSAGE(Suspension) {
   [[maybe_unused]] const auto& [f1, f2] = value;
   FIELD(end);
@@ -65,7 +72,7 @@ DDPRUN_MESSAGE(Suspension) {
 
 DDPRUN_FIELDS(Member) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17, f18, f19, f20, f21, f22] = value;
+                                f16, f17, f18, f19, f20, f21, f22, f23, f24] = value;
   FIELD(join);
   FIELD(order);
   FIELD(node_rank);
@@ -88,6 +95,8 @@ DDPRUN_FIELDS(Member) {
   FIELD(damages_reported);
   LIST(still, kCollectivePlacesMax);
   FIELD(roles);
+  FIELD(notice);
+  FIELD(saved_for);
 }
 
 // Without what Reindex() computes.
@@ -95,7 +104,7 @@ DDPRUN_FIELDS(RunState) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
                                 f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41,
-                                f42, f43] = value;
+                                f42, f43, f44] = value;
   FIELD(run_id);
   FIELD(durable);
   FIELD(phase);
@@ -129,6 +138,7 @@ DDPRUN_FIELDS(RunState) {
   FIELD(stall_look_due);
   FIELD(late_due);
   FIELD(preemption);
+  FIELD(drain_due);
   if constexpr (LOADING) {
     for (const v1::RunMember& member : message.members()) {
       Fields(way, value.members[NodeId{member.join().node_id()}], member);

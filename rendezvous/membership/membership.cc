@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
+#include "rendezvous/membership/membership_preemption.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/rank_reports.h"
@@ -53,7 +54,7 @@ class Events {
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report) { ranks_.TakeHeartbeat(member, report); }
   void On(Member& member, const CanBeKept& report);
-  void On(Member& member, const PreemptionReport& report) { TakePreemption(step_, member, report); }
+  void On(Member& member, const PreemptionReport& report) { preemptions_.Take(member, report); }
   void On(Member&, const LogLines&) {}      // the run has given them to LogSubscriptions
   void On(Member&, const FaultReport&) {}   // likewise to the caller that waits for it
   void On(Member&, const OwnerQueries&) {}  // likewise, as the next, to ConnectionOwners
@@ -78,6 +79,7 @@ class Events {
   Roster roster_{step_};
   Rounds rounds_{step_, roster_};
   RankReports ranks_{step_, rounds_};
+  Preemptions preemptions_{step_, roster_, rounds_};
 };
 
 // ---- Events
@@ -205,6 +207,7 @@ void Events::operator()(const Tick&) {
     rounds_.React(roster_.EndLeases());
     roster_.PlanNextLook();
   }
+  preemptions_.DrainIfDue();
   switch (state_.phase) {
     case RunPhase::kForming:
       if (!state_.rules) return;
@@ -426,6 +429,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
   };
   const bool forming = state.phase == RunPhase::kForming;
   return Earliest({state.lease_due, state.words_due, only_if(forming, state.restart_due),
+                   only_if(state.phase != RunPhase::kClosed, state.drain_due),
                    only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
                    only_if(state.phase == RunPhase::kSealed,
                            Earliest({state.stall_due, state.stall_look_due, state.late_due})),

@@ -42,6 +42,13 @@ enum class MemberPhase {
   kStopped,
 };
 
+// The machine of a member will be taken away.
+struct MemberNotice {
+  TimePoint until{};
+  std::chrono::milliseconds given{0};  // the time that was left when it came
+  std::string reason;
+};
+
 struct Member {
   Join join;
   std::uint64_t order = 0;       // of joining, over the run
@@ -70,9 +77,11 @@ struct Member {
   std::int64_t damages = 0;
   std::int64_t damages_reported = 0;
   std::vector<RanksInPlace> still;  // of its ranks in this round, as it has reported it
+  std::optional<MemberNotice> notice;
+  std::uint64_t saved_for = 0;  // the last notice of the run for which all its workers have saved
 };
 
-// A machine of the run will be taken away (values/preemption.h).
+// A machine of the run will be taken away: what all nodes were told (values/preemption.h).
 struct PreemptionNotice {
   std::uint64_t number = 0;
   TimePoint until{};
@@ -148,6 +157,8 @@ struct RunState {
 
   // The last notice; it stands for its time.
   std::optional<PreemptionNotice> preemption;
+  // When the members with a notice are drained, though some workers have not saved.
+  std::optional<TimePoint> drain_due;
 };
 
 // ---- Events

@@ -80,6 +80,11 @@ Start StartOf(const RunState& state, const Member& member);
 // As of now: without its outcome.
 Verdict MakeVerdict(const RunState& state, TimePoint now);
 
+// ---- rounds.cc
+
+// The longest of all nodes applies.
+Duration StopTimeoutOf(const RunState& state);
+
 // ---- waiting_nodes.cc: what waiting nodes are told
 
 // A node that has just joined is told at once; the others when the sentence has changed and the
@@ -88,14 +93,11 @@ void TellWaiting(MembershipStep& step, Member* newcomer = nullptr);
 
 // ---- membership_preemption.cc: notices
 
-// A scheduler gives notice to all nodes of a job at about the same time, and a node repeats its own
-// on each stream: that is one notice. One with an earlier deadline is news.
-void TakePreemption(MembershipStep& step, const Member& member, const PreemptionReport& report);
-
-// To a node that comes (back).
+// To a node that comes (back), or whose notice counts as the one that stands.
 void TellPreemption(MembershipStep& step, const Member& member);
 
-// The machine is gone before its time, and the others may go on for long.
+// The machine is gone before its time, or stays, and the others may go on for long. Another one's
+// notice that counted as the same is told then.
 void EndPreemptionOf(MembershipStep& step, const NodeId& id);
 
 // ---- report_rules.cc: what the service accepts from a member's reports. A member reports only

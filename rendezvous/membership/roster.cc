@@ -76,7 +76,8 @@ void Roster::Enlist(LinkId link, Member& member) {
              Accepted{.lease = lease,
                       .heartbeat = lease / kHeartbeatsPerLease,
                       .durable = state_.durable && lease.count() > 0,
-                      .takes_preemption = true});
+                      .takes_preemption = true,
+                      .plans_preemption = true});
   if (state_.phase != RunPhase::kClosed) TellPreemption(step_, member);
 }
 

@@ -21,15 +21,6 @@ bool WasDrained(const std::optional<Failure>& cause) {
 // A node was drained, or joined: that is no failure.
 bool IsUncounted(const std::optional<Failure>& cause) { return cause && !IsFailure(*cause); }
 
-// The longest stop timeout of all nodes applies.
-Duration StopTimeoutOf(const RunState& state) {
-  Duration longest = kStopTimeout;
-  for (const auto& entry : state.members) {
-    longest = std::max<Duration>(longest, entry.second.join.stop_timeout);
-  }
-  return longest;
-}
-
 // Failures that follow from the loss of peers; the loss itself is then the first cause.
 bool MayBeAftermath(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
@@ -45,6 +36,14 @@ Failure JoinOf(const Member& member) {
 }
 
 }  // namespace
+
+Duration StopTimeoutOf(const RunState& state) {
+  Duration longest = kStopTimeout;
+  for (const auto& entry : state.members) {
+    longest = std::max<Duration>(longest, entry.second.join.stop_timeout);
+  }
+  return longest;
+}
 
 void Rounds::SealIfReady() {
   if (state_.phase != RunPhase::kForming) return;

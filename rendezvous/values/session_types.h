@@ -368,6 +368,7 @@ struct Accepted {
   std::chrono::milliseconds heartbeat{0};  // the longest the node may be silent; 0: no limit
   bool durable = false;           // the service has a journal: it comes back and knows the run
   bool takes_preemption = false;  // it knows PreemptionReport
+  bool plans_preemption = false;  // and what is withdrawn or saved
   bool operator==(const Accepted&) const = default;
 };
 

@@ -180,6 +180,8 @@ DDPRUN_MESSAGE(FaultReport) {
 DDPRUN_MESSAGE(PreemptionReport) {
   FIELD(remaining);
   TEXT(reason, kNameBytesMax);
+  FIELD(withdrawn);
+  FIELD(saved);
 }
 
 DDPRUN_MESSAGE(TcpConnection) {
@@ -244,6 +246,7 @@ DDPRUN_MESSAGE(Accepted) {
   FIELD(heartbeat);
   FIELD(durable);
   FIELD(takes_preemption);
+  FIELD(plans_preemption);
 }
 
 DDPRUN_MESSAGE(Waiting) {

@@ -103,7 +103,7 @@ def test_sigterm_lets_all_ranks_save(cluster):
     left = [float((pod.folder / "work" / f"saved-{rank}").read_text()) for rank, pod in enumerate((first, second))]
     assert all(90 < seconds <= 100 for seconds in left), left
     assert max(left) < job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert "saved: SIGTERM of ddprun-1" in first.log(), first.log()
+    assert "saved: kubernetes: SIGTERM of ddprun-1" in first.log(), first.log()
 
 
 def test_the_verdict_is_the_termination_message(cluster):

@@ -29,6 +29,28 @@ const Member* FindByLink(const RunState& state, LinkId link) {
 
 bool InRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
 
+// The report of a notice that this step takes; null: it takes none.
+const PreemptionReport* NoticeIn(const SimStep& step) {
+  const auto* reported = std::get_if<NodeReported>(&step.event);
+  return reported == nullptr ? nullptr : std::get_if<PreemptionReport>(&reported->report);
+}
+
+// Its machine will be taken away, and it can leave before.
+bool GoesByNotice(const SimStep& step, const Member& member) {
+  if (member.join.hosts_service) return false;
+  const PreemptionReport* report = NoticeIn(step);
+  const bool is_own = report != nullptr && member.link == std::get<NodeReported>(step.event).link;
+  if (is_own && report->saved == 0) return !report->withdrawn;
+  return member.notice && member.notice->until > step.now;
+}
+
+bool IsDrainedIn(const SimStep& step, const NodeId& id) {
+  return std::any_of(step.effects.begin(), step.effects.end(), [&](const MembershipEffect& one) {
+    const auto* note = std::get_if<RunNotice>(&one);
+    return note != nullptr && note->kind == NoticeKind::kNodeDrained && note->node_id == id;
+  });
+}
+
 constexpr int kExitCodeMax = 255;
 
 // No process can end with another code than these.
@@ -78,6 +100,7 @@ void Invariants::Stepped(const SimStep& step) {
   FirstCauseIsTheCause(step);
   VictimsAreNoCause(step);
   LosesOnlyWhoIsLost(step);
+  NoticesDrainWhoGoes(step);
   TheHostLeavesLast(step);
   TheVerdictIsKeptUntilItIsTaken(step);
   MembersSpeakForThemselves(step);
@@ -421,7 +444,12 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
   if (leave != nullptr && cause.kind == leave->reason.kind && cause.signal == leave->reason.signal)
     return;
   for (const auto& [id, member] : step.before.members) {
-    if (Find(step.after, id) == nullptr && InRound(member)) return;
+    const Member* after = Find(step.after, id);
+    if (after == nullptr && InRound(member)) return;
+    // notices-drain-who-goes judges it.
+    if (cause.kind == FailureKind::kNodeDrained && after != nullptr &&
+        after->drained_by != member.drained_by)
+      return;
   }
   Fail("first-cause",
        absl::StrCat(Name(step.before.round), " breaks, and nobody failed, left or was lost"));
@@ -531,7 +559,8 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
                       step.now >= step.before.broke + kStopTimeout;
     const bool left_out = restarts_.IsLeftOut(step.run, member.join.host, step.now);
     const auto* asked = std::get_if<NodeDrained>(&step.event);
-    const bool drained = (asked != nullptr && asked->node_id == id) || !member.drained_by.empty();
+    const bool drained = (asked != nullptr && asked->node_id == id) || !member.drained_by.empty() ||
+                         GoesByNotice(step, member);
     // A node that has said so is let go when its workers have ended, or when the next round forms.
     if (member.leaving) continue;
     if (!left && !replaced && !dropped && !silent && !slow && !left_out && !drained) {
@@ -539,6 +568,37 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
            absl::StrCat("node ", id.value, " is taken out of the run for no reason"));
     }
   }
+}
+
+// Nodes with a notice are drained together, if those that stay are enough: when the workers of all
+// have saved, or at half of the time. A spare goes at once.
+void Invariants::NoticesDrainWhoGoes(const SimStep& step) {
+  const PreemptionReport* report = NoticeIn(step);
+  const bool due = step.before.drain_due && *step.before.drain_due <= step.now;
+  if (step.before.phase == RunPhase::kClosed || (!due && report == nullptr)) return;
+  bool drains = false;
+  bool all_saved = true;
+  int staying = 0;
+  for (const auto& [id, member] : step.before.members) {
+    const bool is_own = report != nullptr && member.link == std::get<NodeReported>(step.event).link;
+    const std::uint64_t saved = is_own && report->saved != 0 ? report->saved : member.saved_for;
+    if (member.phase == MemberPhase::kRunning && step.before.preemption)
+      all_saved = all_saved && saved == step.before.preemption->number;
+    if (member.leaving || !member.drained_by.empty()) continue;
+    const Member* after = Find(step.after, id);
+    const bool goes = GoesByNotice(step, member);
+    const bool drained = after != nullptr ? !after->drained_by.empty() : IsDrainedIn(step, id);
+    staying += !goes;
+    if (drained && !goes)
+      Fail("notices-drain-who-goes", absl::StrCat("node ", id.value, " is drained without one"));
+    const bool is_spare = step.before.phase == RunPhase::kSealed && !InRound(member);
+    drains = drains || (drained && !is_spare);
+  }
+  if (!drains) return;
+  if (staying < step.before.rules->nodes_min)
+    Fail("notices-drain-who-goes", "nodes are drained, and those that stay are too few");
+  if (report != nullptr && report->saved != 0 && !due && !all_saved)
+    Fail("notices-drain-who-goes", "nodes are drained before the workers of all have saved");
 }
 
 // The service goes with the node that hosts it. A run is closed once the workers of all nodes have

@@ -110,6 +110,7 @@ class Invariants {
   void VictimsAreNoCause(const SimStep& step);
   void OneVerdictForAll(const SimStep& step);
   void LosesOnlyWhoIsLost(const SimStep& step);
+  void NoticesDrainWhoGoes(const SimStep& step);
   void TheHostLeavesLast(const SimStep& step);
   void TheVerdictIsKeptUntilItIsTaken(const SimStep& step);
   void MembersSpeakForThemselves(const SimStep& step);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t kKeepSeed = 0x6b656570;
 constexpr std::uint64_t kOrderSeed = 0x6f726465;
+constexpr std::uint64_t kNoticeSeed = 0x6e6f7469;
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -29,6 +30,7 @@ class Planner {
     StartLines(end);
     const std::uint64_t faults = random_.Below(9);
     for (std::uint64_t i = 0; i < faults; ++i) Fault(end);
+    Notices(end);
     if (!hosted_) At(end, "start", {"service"});
     std::stable_sort(lines_.begin(), lines_.end(),
                      [](const ScenarioLine& a, const ScenarioLine& b) {
@@ -142,6 +144,24 @@ class Planner {
       if (random_.Chance(0.3)) start.values["skew"] = OneOf<std::string>({"15m", "10h"});
       if (random_.Chance(0.1)) start.values["forges"] = "1";
       start.values["topology"] = absl::StrCat("s", 8 + places.Below(3));
+    }
+  }
+
+  // Machines that are taken away, or stay after all; a source of its own, as above.
+  void Notices(Duration end) {
+    SimRandom random(seed_ ^ kNoticeSeed);
+    if (!random.Chance(0.3)) return;
+    for (std::uint64_t i = 0; i < 1 + random.Below(3); ++i) {
+      const std::string who = absl::StrCat("n", random.Below(static_cast<std::uint64_t>(nodes_)));
+      const Duration at = random.Between(Duration(0), end);
+      const Duration grace = random.Between(milliseconds(500), seconds(40));
+      At(at, "notice", {who}).values["grace"] = absl::StrCat(grace / milliseconds(1), "ms");
+      const Duration later = std::min(end, at + random.Between(Duration(1), grace));
+      if (random.Chance(0.2)) At(later, "withdraw", {who});
+      for (int node = 0; node < nodes_; ++node) {
+        if (random.Chance(0.7)) At(later, "saved", {absl::StrCat("n", node)});
+      }
+      if (random.Chance(0.5)) At(std::min(end, at + grace), "crash-machine", {who});
     }
   }
 

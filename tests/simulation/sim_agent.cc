@@ -146,7 +146,18 @@ void SimAgent::OnSession(SessionEvent event) {
 }
 
 void SimAgent::GiveNotice(std::chrono::milliseconds remaining) {
-  Post(NoticeGiven{remaining, "SIGUSR1"});
+  Post(NoticeGiven{.remaining = remaining, .reason = "SIGUSR1"});
+  Process();
+}
+
+void SimAgent::WithdrawNotice() {
+  Post(NoticeWithdrawn{"SIGUSR1"});
+  Process();
+}
+
+void SimAgent::TellSaved() {
+  if (!has_workers() || state_.notice_number == 0) return;
+  Post(WorkersSaved{state_.notice_number});
   Process();
 }
 

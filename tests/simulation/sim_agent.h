@@ -46,6 +46,9 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void TellProgress(std::int64_t step);
   // A machine will be taken away: a notice reaches this node.
   void GiveNotice(std::chrono::milliseconds remaining);
+  void WithdrawNotice();
+  // Its workers have saved for the last notice that they were told.
+  void TellSaved();
   // One of its workers of that round fails, as its collective has lost a peer.
   void BreakCollective(RoundId round);
   // The process or its machine has crashed: its workers die with it.

@@ -109,6 +109,8 @@ absl::Status SimWorld::Play(const std::vector<ScenarioLine>& scenario) {
       {"progress", with_world([this](L line) { return TellProgress(line); })},
       {"interrupt", with_world([this](L line) { return Interrupt(line); })},
       {"notice", with_world([this](L line) { return GiveNotice(line); })},
+      {"withdraw", with_world([this](L line) { return ToAgent(line, &SimAgent::WithdrawNotice); })},
+      {"saved", with_world([this](L line) { return ToAgent(line, &SimAgent::TellSaved); })},
       {"ctl-stop", with_world([this](L line) { return CtlStop(line); })},
       {"drain", with_world([this](L line) { return Drain(line); })},
       {"settle", with_world([this](L) { return Settle(); })},
@@ -405,6 +407,15 @@ absl::Status SimWorld::GiveNotice(const ScenarioLine& line) {
   if (status.ok() && network_->IsRunning(node.process) && !network_->IsStopped(node.process))
     node.agent->GiveNotice(grace);
   return status;
+}
+
+absl::Status SimWorld::ToAgent(const ScenarioLine& line, void (SimAgent::*what)()) {
+  const auto name = line.Word(0);
+  if (!name.ok()) return name.status();
+  Node& node = Find(*name);
+  if (network_->IsRunning(node.process) && !network_->IsStopped(node.process))
+    ((*node.agent).*what)();
+  return absl::OkStatus();
 }
 
 absl::Status SimWorld::Interrupt(const ScenarioLine& line) {

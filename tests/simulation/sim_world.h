@@ -51,6 +51,7 @@ class SimWorld {
   absl::Status Break(const ScenarioLine& line);
   absl::Status Fail(const ScenarioLine& line);
   absl::Status TellProgress(const ScenarioLine& line);
+  absl::Status ToAgent(const ScenarioLine& line, void (SimAgent::*what)());
   absl::Status Interrupt(const ScenarioLine& line);
   absl::Status GiveNotice(const ScenarioLine& line);
   absl::Status CtlStop(const ScenarioLine& line);

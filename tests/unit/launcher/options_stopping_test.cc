@@ -99,9 +99,33 @@ TEST(OptionsStoppingTest, ANoticeIsASignalOrAFile) {
                 "--notice-worker-signal WINCH")
                 .notices;
   EXPECT_THAT(options.signals, ElementsAre(SIGUSR1, SIGUSR2));
+  EXPECT_EQ(options.source, NoticeSource::kFile);
   EXPECT_EQ(options.file, "/run/x");
   EXPECT_EQ(options.grace, minutes(2));
   EXPECT_EQ(options.worker_signal, SIGWINCH);
+}
+
+TEST(OptionsStoppingTest, ANoticeHasASource) {
+  EXPECT_EQ(Good("").notices.source, NoticeSource::kNone);
+  EXPECT_EQ(Good("--preempt-notice aws").notices.source, NoticeSource::kAws);
+  EXPECT_EQ(Good("--preempt-notice=gcp").notices.source, NoticeSource::kGcp);
+  EXPECT_EQ(Good("--preempt-notice azure").notices.source, NoticeSource::kAzure);
+  EXPECT_EQ(Good("--preempt-notice slurm").notices.source, NoticeSource::kSlurm);
+  const NoticeOptions file = Good("--preempt-notice ./aws").notices;
+  EXPECT_TRUE(file.source == NoticeSource::kFile && file.file == "./aws");
+  EXPECT_EQ(Good("", {{"PET_NOTICE_ON_FILE", "/run/x"}}).notices.file, "/run/x");
+  EXPECT_EQ(Good("", {{"PET_PREEMPT_NOTICE", "aws"}}).notices.source, NoticeSource::kAws);
+}
+
+TEST(OptionsStoppingTest, KubernetesGivesNoticeBySigterm) {
+  const StopOptions options = Good("--preempt-notice kubernetes");
+  EXPECT_EQ(options.notices.source, NoticeSource::kKubernetes);
+  EXPECT_THAT(options.notices.signals, ElementsAre(SIGTERM));
+  EXPECT_THAT(options.end_signals, ElementsAre(SIGINT, SIGHUP, SIGQUIT));
+  EXPECT_THAT(Good("--preempt-notice kubernetes --notice-on-signal USR1,TERM").notices.signals,
+              ElementsAre(SIGUSR1, SIGTERM));
+  EXPECT_THAT(Error("--preempt-notice kubernetes --signals-to-handle TERM"),
+              HasSubstr("--preempt-notice has SIGTERM, which ends the run"));
 }
 
 TEST(OptionsStoppingTest, ASignalHasOneMeaning) {

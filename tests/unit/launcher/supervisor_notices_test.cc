@@ -8,7 +8,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr Accepted kAccepted{.takes_preemption = true};
+constexpr Accepted kAccepted{.takes_preemption = true, .plans_preemption = true};
 
 class SupervisorNoticesTest : public SupervisorTest {
  protected:
@@ -79,15 +79,75 @@ TEST_F(SupervisorNoticesTest, WorkersAreToldOnceForEachNumber) {
   EXPECT_EQ(Told().size(), 2u);
 }
 
-TEST_F(SupervisorNoticesTest, OneThatIsOverIsForgottenAndTheOwnOneCounts) {
+TEST_F(SupervisorNoticesTest, OneThatIsOverIsForgotten) {
   Feed(kAccepted);
   Feed(Preemption{1, seconds(60), "a", 0, "x"});
-  Feed(NoticeGiven{seconds(60), "SIGUSR1"});  // the same
-  EXPECT_THAT(Reports<PreemptionReport>(), IsEmpty());
   EXPECT_THAT(Feed(Preemption{7}), IsEmpty()) << "of another number";
   Feed(Preemption{1});
   EXPECT_TRUE(Last<EndNotice>());
+}
+
+// The service plans for each machine that goes, whichever notice is told.
+TEST_F(SupervisorNoticesTest, AnOwnOneIsReportedBesideThatOfAnother) {
+  Feed(kAccepted);
+  Feed(Preemption{1, seconds(60), "a", 0, "x"});
+  Feed(NoticeGiven{seconds(60), "SIGUSR1"});
+  EXPECT_EQ(Reports<PreemptionReport>().size(), 1u);
+  Feed(Preemption{1, seconds(60), "a", 0, "x"});  // the answer
+  EXPECT_THAT(Feed(kAccepted), IsEmpty());
+}
+
+TEST_F(SupervisorNoticesTest, OneThatIsWithdrawnIsSaidUntilTheServiceKnows) {
+  Feed(kAccepted);
+  Feed(NoticeGiven{seconds(60), "azure: Preempt"});
+  Feed(Preemption{1, seconds(60), "b", 1, "azure: Preempt"});
+  EXPECT_THAT(Feed(NoticeWithdrawn{"SIGUSR1"}), IsEmpty()) << "another source's";
+  Feed(NoticeWithdrawn{"azure: Preempt"});
+  EXPECT_TRUE(Reports<PreemptionReport>().back().withdrawn);
+  EXPECT_THAT(Of<PrintNote>(last_).at(0).text, HasSubstr("this machine stays after all"));
+  Feed(kAccepted);
+  EXPECT_EQ(Of<SendReport>(last_).size(), 1u) << "it may have been lost";
+  Feed(Preemption{1});
+  EXPECT_THAT(Feed(kAccepted), IsEmpty());
+  Feed(NoticeGiven{seconds(90), "azure: Preempt"});
+  EXPECT_EQ(Reports<PreemptionReport>().back().remaining, seconds(90)) << "another one";
+}
+
+TEST_F(SupervisorNoticesTest, ThatAllHaveSavedIsSaidAgainOnANewStream) {
+  Feed(kAccepted);
+  Feed(StartOf(1));
+  Feed(Preemption{3, seconds(60), "a", 0, "x"});
+  Feed(WorkersSaved{3});
+  EXPECT_EQ(Reports<PreemptionReport>().back().saved, 3u);
+  Feed(kAccepted);
   EXPECT_EQ(Of<SendReport>(last_).size(), 1u);
+  Feed(Preemption{4, seconds(6), "a", 0, "x"});
+  EXPECT_THAT(Feed(kAccepted), IsEmpty()) << "not for the last one";
+}
+
+// It would take each report for a notice.
+TEST_F(SupervisorNoticesTest, AServiceThatPlansNothingIsNotSentMore) {
+  Feed(Accepted{.takes_preemption = true});
+  Feed(NoticeGiven{seconds(60), "azure: Preempt"});
+  Feed(Preemption{1, seconds(60), "b", 1, "azure: Preempt"});
+  Feed(WorkersSaved{1});
+  Feed(NoticeWithdrawn{"azure: Preempt"});
+  EXPECT_EQ(Reports<PreemptionReport>().size(), 1u);
+}
+
+// Whoever sent SIGTERM must not take the end of the node for that of its work.
+TEST_F(SupervisorNoticesTest, ADrainedNodeEndsAsItsNoticeSays) {
+  for (const int code : {0, 143}) {
+    state_ = {};
+    all_.clear();
+    Feed(kAccepted);
+    Feed(NoticeGiven{seconds(60), "kubernetes: SIGTERM", code});
+    Finish drained = FinishOf(/*success=*/false, 0);
+    drained.verdict.cause->kind = FailureKind::kNodeDrained;
+    Feed(drained);
+    EXPECT_EQ(TheEnd().exit_code, code);
+    EXPECT_THAT(TheEnd().text, HasSubstr("exit code: " + std::to_string(code)));
+  }
 }
 
 TEST_F(SupervisorNoticesTest, AnOlderServiceIsNamed) {

@@ -32,6 +32,16 @@ TEST(ProgressMessageTest, WhatConcernsRoundsComesBack) {
   EXPECT_FALSE(ParseProgress("LEFT=-1").left_round);
 }
 
+TEST(ProgressMessageTest, WhatConcernsNoticesComesBack) {
+  ProgressMessage message;
+  message.saved_notice = 18446744073709551615u;
+  EXPECT_EQ(ToText(message), "SAVED=18446744073709551615\n");
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  EXPECT_FALSE(ParseProgress("SAVED=-1").saved_notice);
+  Merge(ParseProgress("STEP=2"), message);
+  EXPECT_TRUE(message.saved_notice);
+}
+
 TEST(ProgressMessageTest, TimesComeBack) {
   ProgressMessage message;
   message.times.emplace();

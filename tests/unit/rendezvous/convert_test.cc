@@ -132,6 +132,8 @@ TEST(ConvertTest, Reports) {
       Leave{FullFailure(FailureKind::kNodeInterrupted), false, true});
   ExpectRoundTrip<Report, v1::Report>(
       PreemptionReport{std::chrono::milliseconds(120'001), "the file /run/\xC3\xA4"});
+  ExpectRoundTrip<Report, v1::Report>(PreemptionReport{.withdrawn = true});
+  ExpectRoundTrip<Report, v1::Report>(PreemptionReport{.saved = 1ULL << 60});
 }
 
 // They go both ways.

@@ -43,6 +43,12 @@ auto Fields(Struct& notice) {
   return std::tie(number, until, node_id, reason);
 }
 template <typename Struct>
+requires std::is_same_v<std::remove_const_t<Struct>, MemberNotice>
+auto Fields(Struct& notice) {
+  auto& [until, given, reason] = notice;
+  return std::tie(until, given, reason);
+}
+template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Suspension>
 auto Fields(Struct& suspension) {
   auto& [end, length] = suspension;
@@ -59,10 +65,10 @@ requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
          leaving, can_be_kept, prepares, phase, link, heard, words_told, time, time_at, slow_rank,
-         damages, damages_reported, roles, still] = member;
+         damages, damages_reported, roles, still, notice, saved_for] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
                   drained_by, leaving, can_be_kept, prepares, phase, link, heard, words_told, time,
-                  time_at, slow_rank, damages, damages_reported, roles, still);
+                  time_at, slow_rank, damages, damages_reported, roles, still, notice, saved_for);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -71,13 +77,13 @@ auto Fields(Struct& state) {
          asked, hosts, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
          was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
          lease_due, suspension, start, verdict, words, words_version, words_due, words_sent,
-         time_gone, stalled_in, stall_due, stall_look_due, late_due, preemption] = state;
+         time_gone, stalled_in, stall_due, stall_look_due, late_due, preemption, drain_due] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, hosts, joins, waiting, running, stopping, cause, last_cause, broke,
                   was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
                   lease_due, suspension, start, verdict, words, words_version, words_due,
                   words_sent, time_gone, stalled_in, stall_due, stall_look_due, late_due,
-                  preemption);
+                  preemption, drain_due);
 }
 
 template <typename T>

@@ -190,7 +190,7 @@ class LeaseTest : public ::testing::Test {
 
 TEST_F(LeaseTest, IsToldToTheNode) {
   const LinkId link = run.Joins("a", Leased());
-  EXPECT_EQ(*run.Sent<Accepted>(link), (Accepted{seconds(10), milliseconds(2'500), false, true}));
+  EXPECT_EQ(*run.Sent<Accepted>(link), (Accepted{seconds(10), milliseconds(2'500), false, true, true}));
 }
 
 TEST_F(LeaseTest, ANodeThatComesBackInTimeKeepsItsPlace) {

@@ -58,6 +58,7 @@ class Ranks {
     for (const auto& vote : votes_) results.push_back(vote->End());
     for (const auto& result : results) {
       EXPECT_EQ(result.save, results[0].save);
+      EXPECT_EQ(result.notice, results[0].notice);
       EXPECT_EQ(result.stop, results[0].stop);
     }
     return results[0];
@@ -87,6 +88,18 @@ TEST(StepVote, OnACpuEachLongStepKnowsWhatAnyRankWishes) {
   EXPECT_TRUE(ranks.Step({{.save = true}, {}, {}}, milliseconds(100)).save);
   EXPECT_EQ(ranks.Step({{}, {.stop = 2}, {.stop = 15}}, milliseconds(100)).stop, 15);
   EXPECT_EQ(ranks.ballots(), 3u);
+}
+
+// Each rank hears of a notice at another moment, and all save for it at one step.
+TEST(StepVote, ANoticeThatOneRankHasHeardIsKnownToAll) {
+  Ranks ranks(3, /*queued=*/false);
+  const StepVote::Wishes result =
+      ranks.Step({{.save = true}, {.notice = 2}, {.notice = 1}}, milliseconds(100));
+  EXPECT_EQ(result.notice, 2);
+  EXPECT_EQ(ranks.Step({{.save = true}, {}, {}}, milliseconds(100)).notice, 0);
+  StepVote alone(nullptr, /*queued=*/false);
+  alone.Begin({.notice = 3});
+  EXPECT_EQ(alone.End().notice, 3);
 }
 
 // Steps until the first that has what is asked for. The wish is there in one step only.

@@ -20,6 +20,7 @@
 #include "worker/library/checkpoint/checkpoint_folder.h"
 #include "worker/library/checkpoint/checkpoint_writer.h"
 #include "worker/library/checkpoint/header_fields.h"
+#include "worker/library/checkpoint/notice_socket.h"
 #include "worker/library/checkpoint/resume.h"
 #include "worker/library/checkpoint/stop_signal.h"
 #include "worker/library/core/kept_state.h"
@@ -87,6 +88,7 @@ class Checkpoints::State {
   void Send(const NamedTensors* tensors, int root, const std::string& source);
   void MakeWriter(const std::string& loaded_from);
   void Mark(const TrainingPosition& position);
+  void BeginVote();
   void SeedNextStep(const TrainingPosition& position) const;
   void Keep();
   void Save(const TrainingPosition& position);
@@ -109,6 +111,9 @@ class Checkpoints::State {
   std::unique_ptr<FolderLock> lock_;  // rank 0's, as the next
   std::unique_ptr<CheckpointWriter> writer_;
   std::optional<StopSignal> signals_;
+  NoticeSocket notices_;
+  int notice_ = 0;                 // the last one that was saved for,
+  std::int64_t notice_step_ = -1;  // and in which step
   StepVote vote_;
   StepPatience patience_;
   Clock::time_point step_time_{};
@@ -123,7 +128,10 @@ class Checkpoints::State {
 };
 
 Checkpoints::State::State(World& world, Options options)
-    : world_(world), options_(std::move(options)), vote_(world) {
+    : world_(world),
+      options_(std::move(options)),
+      notices_(saving() && options_.stop_on_signals ? world.env().notify_socket : ""),
+      vote_(world) {
   if (options_.every_steps < 0 || options_.keep < 1)
     throw std::invalid_argument("Checkpoints cannot save every " +
                                 std::to_string(options_.every_steps) + " steps and keep " +
@@ -181,7 +189,7 @@ TrainingPosition Checkpoints::State::Resume() {
   StepSeeds::OfProcess().Begin();
   SeedNextStep(position);
   step_time_ = Clock::now();
-  if (signals_) vote_.Begin({.stop = StopSignal::Received()});
+  BeginVote();
   return position;
 }
 
@@ -296,7 +304,8 @@ int Checkpoints::State::EndStep(const TrainingPosition& position) {
   order_.EndStep(position);
   Mark(position);
   world_.CheckRound();  // a rank alone has no collective that would tell
-  int stop = signals_ ? vote_.End().stop : 0;
+  const StepVote::Wishes wishes = signals_ ? vote_.End() : StepVote::Wishes{};
+  int stop = wishes.stop;
   if (world_.size() == 1 && signals_) stop = StopSignal::Received();
   if (stop != 0) {
     Stop(position, stop);
@@ -306,17 +315,30 @@ int Checkpoints::State::EndStep(const TrainingPosition& position) {
     CheckStepMade(tracked_, optimizer_versions_);
     CheckParameters(world_, tracked_, position.step);
   }
-  const bool due = IsDue(position);
+  const bool noticed = wishes.notice > notice_;
+  if (noticed) {
+    notice_ = wishes.notice;
+    notice_step_ = position.step;
+  }
+  const bool due = IsDue(position) || noticed;
   // A save may hold up rank 0, and with it the others, until the next step ends.
   if (due && signals_) StopSignal::Progress(StopSignal::kPatienceMax);
   if (due) Save(position);
   TellReports();
+  if (notice_ > 0 && (world_.rank() != 0 || saved_step_ >= notice_step_))
+    notices_.TellSaved(notice_);
   const Clock::time_point begun = std::exchange(step_time_, Clock::now());
   patience_.Add(step_time_ - begun);
   if (signals_ && !due) StopSignal::Progress(patience_.Get());
-  if (signals_) vote_.Begin({.stop = StopSignal::Received()});
+  BeginVote();
   SeedNextStep(position);
   return 0;
+}
+
+void Checkpoints::State::BeginVote() {
+  if (!signals_) return;
+  const int notice = notices_.Heard();
+  vote_.Begin({.notice = notice > notice_ ? notice : 0, .stop = StopSignal::Received()});
 }
 
 void Checkpoints::State::SeedNextStep(const TrainingPosition& position) const {

@@ -120,6 +120,7 @@ StepVote::StepVote(World& world) : StepVote(MakeBallot(world), world.is_nccl()) 
 
 void StepVote::Begin(const Wishes& own, Time now) {
   wishes_.save = wishes_.save || own.save;
+  wishes_.notice = std::max(wishes_.notice, own.notice);
   wishes_.stop = std::max(wishes_.stop, own.stop);
   if (ballot_ && cast_at_ < 0 && step_ >= next_) {
     ballot_->Cast(Cast(now));
@@ -140,7 +141,9 @@ Ballot::Numbers StepVote::Cast(Time now) {
   timed_step_ = step_;
   const Wishes wishes = std::exchange(wishes_, {});
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();
-  return {wishes.save ? 1 : 0, wishes.stop, static_cast<int>(std::min(step_us, kMax))};
+  const int save = wishes.save ? 1 : 0;
+  return {wishes.notice > 0 ? 1 + wishes.notice : save, wishes.stop,
+          static_cast<int>(std::min(step_us, kMax))};
 }
 
 StepVote::Wishes StepVote::End() {
@@ -152,7 +155,7 @@ StepVote::Wishes StepVote::End() {
   cast_at_ = -1;
   // The save to come is what is wished for since.
   if (save != 0) wishes_.save = false;
-  return {.save = save != 0, .stop = stop};
+  return {.save = save == 1, .notice = std::max(save - 1, 0), .stop = stop};
 }
 
 std::int64_t StepVote::ReadAfter() const {

@@ -9,7 +9,7 @@ from .kept_accelerate import accelerate_rounds
 from .kept_lightning import lightning_fit
 from .kept_trainer import transformers_train
 from .launch import LaunchError, launch
-from .notices import on_notice
+from .notices import notice_saved, on_notice
 from .notify import progress
 from .round_client import Rounds
 from .rounds import Round, RoundBroken, rounds
@@ -26,6 +26,7 @@ __all__ = [
     "launch",
     "lightning_callback",
     "lightning_fit",
+    "notice_saved",
     "on_notice",
     "progress",
     "record",

@@ -33,10 +33,18 @@ def on_notice(callback):
         return _listener.add(callback)
 
 
+def notice_saved():
+    """This rank has saved for the last notice that it heard, and needs no more of its time. Once all ranks have said so, the node that
+    will be taken away is drained; without that, when half of the time is over. The others go on, in place or from the checkpoint."""
+    if _listener is not None:
+        _listener.tell_saved()
+
+
 class _Listener:
     def __init__(self, notify):
         self._notify = notify
         self._pid = os.getpid()
+        self._number = 0  # of the last notice
         self._callbacks = []  # [callback, the number of the last notice that it was called for]
         self._socket = _bind(notify + ".notices")
         threading.Thread(target=self._read, name="ddprun-notices", daemon=True).start()
@@ -53,6 +61,14 @@ class _Listener:
             return False  # the agent has ended, or hangs
         return True
 
+    def tell_saved(self):
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+                out.settimeout(_SEND_SECONDS)
+                out.sendto(b"SAVED=%d\n" % self._number, self._notify)
+        except OSError:
+            pass  # the agent has ended, or hangs
+
     def _read(self):
         while True:
             lines = self._socket.recv(4096).decode(errors="replace").splitlines()
@@ -61,6 +77,7 @@ class _Listener:
                 number, seconds = int(words["NOTICE"]), float(words["SECONDS"])
             except (KeyError, ValueError):
                 continue
+            self._number = number
             for entry in list(self._callbacks):
                 if entry[1] < number:
                     entry[1] = number

@@ -56,6 +56,7 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       saved_(saved),
       state_(state),
       observers_(observers),
+      notices_(saving_ ? world.env().notify_socket : ""),
       vote_(world),
       evaluation_vote_(world),
       patience_(world.device().is_cuda() ? kQueuedSteps : 0) {}
@@ -171,7 +172,11 @@ bool TrainingCheckpoints::WishesToSave() const {
 }
 
 void TrainingCheckpoints::OnStepBegin(const TrainingState&, const EpochPlan&, const StepBatches&) {
-  if (saving_) vote_.Begin({.save = WishesToSave(), .stop = StopSignal::Received()});
+  if (!saving_) return;
+  const int notice = notices_.Heard();
+  vote_.Begin({.save = WishesToSave(),
+               .notice = notice > saved_.notice ? notice : 0,
+               .stop = StopSignal::Received()});
 }
 
 void TrainingCheckpoints::BeforeUpdate() {
@@ -213,6 +218,11 @@ void TrainingCheckpoints::AfterStep(const TrainingState&) {
   StopIfAsked();
   if (config_.checkpoint_every > 0 && place().position.step % config_.checkpoint_every == 0)
     wishes.save = true;
+  if (wishes.notice > saved_.notice) {
+    saved_.notice = wishes.notice;
+    saved_.notice_step = place().position.step;
+    wishes.save = true;
+  }
   if (BestIsDue()) wishes.save = true;
   // A save may hold up rank 0, and with it the others, until the next step ends. So may what an
   // epoch begins with.
@@ -220,6 +230,8 @@ void TrainingCheckpoints::AfterStep(const TrainingState&) {
   if (slow) StopSignal::Progress(StopSignal::kPatienceMax);
   if (wishes.save) Save();
   TellReports(kGoesOn);
+  const bool on_disk = world_.rank() != 0 || saved_.good_step >= saved_.notice_step;
+  if (saved_.notice > 0 && on_disk) notices_.TellSaved(saved_.notice);
   const Clock::time_point now = Clock::now();
   patience_.Add(now - step_time_);
   step_time_ = now;

@@ -10,6 +10,7 @@
 #include "ddprun/detail/step_vote.h"
 #include "ddprun/world.h"
 #include "worker/library/checkpoint/checkpoint_writer.h"
+#include "worker/library/checkpoint/notice_socket.h"
 #include "worker/library/checkpoint/resume.h"
 #include "worker/library/checkpoint/stop_signal.h"
 #include "worker/train/config/config.h"
@@ -34,6 +35,8 @@ struct SavedSoFar {
   bool put_off = false;                      // one is due since a step before
   std::int64_t good_step = -1;               // of the latest checkpoint in the folder
   std::int64_t best_step = -1;               // of best.safetensors, if it is of this training
+  int notice = 0;                            // the last one that was saved for,
+  std::int64_t notice_step = -1;             // and in which step
   std::chrono::steady_clock::time_point time{};
 };
 
@@ -110,6 +113,7 @@ class TrainingCheckpoints : public Observer {
   SavedSoFar& saved_;
   const TrainingState& state_;
   Observers& observers_;
+  NoticeSocket notices_;
   StepVote vote_;
   StepVote evaluation_vote_;
   std::int64_t best_done_ =

@@ -30,8 +30,8 @@ spec:
           value: {{ .Values.nprocPerNode | quote }}
         - name: PET_MAX_RESTARTS
           value: {{ .Values.maxRestarts | quote }}
-        - name: PET_NOTICE_ON_SIGNAL
-          value: SIGTERM
+        - name: PET_PREEMPT_NOTICE
+          value: kubernetes
         - name: PET_NOTICE_GRACE
           value: {{ .Values.noticeGrace | quote }}
         - name: DDPRUN_TOKEN

@@ -29,7 +29,8 @@ class StepVote {
  public:
   struct Wishes {
     bool save = false;
-    int stop = 0;  // number of a signal; the greatest counts
+    int notice = 0;  // number of a notice to save for; with one, `save` is not told
+    int stop = 0;    // number of a signal; the greatest counts
   };
 
   // A vote is cast at most so often and in every so many steps at least: one in each of many short
