@@ -16,6 +16,14 @@ VERSIONS["3.5"] = next((str(path) for folder in sys.path for path in pathlib.Pat
 MEMBERS = 3
 
 
+def make_certificates(folder, address="127.0.0.1"):
+    """ca.pem, member.pem and member.key, for members at that address and for those who ask them."""
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    assert run([*make, "-subj", "/CN=ca", "-keyout", folder / "ca.key", "-out", folder / "ca.pem"]).returncode == 0
+    sign = ["-subj", "/CN=member", "-addext", f"subjectAltName=IP:{address}", "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key"]
+    assert run([*make, *sign, "-keyout", folder / "member.key", "-out", folder / "member.pem"]).returncode == 0
+
+
 class Etcd:
     """`program`: etcd. `tls`: a folder with ca.pem, member.pem and member.key, which clients must have too. `host`: where its members
     are (hosts.py); else on this machine's loopback."""

@@ -7,6 +7,7 @@ Not there: images (a pod has this machine's /usr, and the programs under test in
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 
@@ -20,19 +21,23 @@ SIZES = {"Gi": "G", "Mi": "M"}
 SWITCH = "10.79.0.254"
 
 
+def expanded(text, env):
+    """$(NAME) of values and arguments, which Kubernetes replaces where there is such a variable."""
+    return re.sub(r"\$\((\w+)\)", lambda found: env.get(found[1], found[0]), text)
+
+
 def value_of(entry, container_env, pod):
     """The value of one variable of a container, as the kubelet makes it."""
     source = entry.get("valueFrom")
     if source is None:
-        text = entry.get("value", "")
-        for name, value in container_env.items():
-            text = text.replace(f"$({name})", value)
-        return text
+        return expanded(entry.get("value", ""), container_env)
+    if "configMapKeyRef" in source:
+        return pod.cluster.config[source["configMapKeyRef"]["name"]][source["configMapKeyRef"]["key"]]
     if "secretKeyRef" in source:
         return pod.cluster.secrets[source["secretKeyRef"]["name"]][source["secretKeyRef"]["key"]]
     path = source["fieldRef"]["fieldPath"]
-    if path == "metadata.name":
-        return pod.name
+    if path in ("metadata.name", "status.podIP"):
+        return pod.name if path == "metadata.name" else pod.host.address
     kind, key = path.removeprefix("metadata.").removesuffix("']").split("['")
     return {"labels": pod.labels, "annotations": pod.annotations}[kind].get(key, "")
 
@@ -58,7 +63,7 @@ class Pod:
         env.update(extra_env or {})
         self.env = {**env, "TEST_SESSION": SESSION}
         self.out = open(self.folder / "log", "wb")
-        command = [*self.container["command"], *self.container.get("args", [])]
+        command = [expanded(word, env) for word in (*self.container["command"], *self.container.get("args", []))]
         self.process = subprocess.Popen(self.prefix + command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.out,
                                         start_new_session=True)  # fmt: skip
 
@@ -75,6 +80,8 @@ class Pod:
         message = self.folder / "termination-log"
         message.touch()
         message.chmod(0o666)
+        for folder in self.cluster.image_folders:
+            lines.append(f"mkdir -p {root}{folder} && mount --bind {folder} {root}{folder}")
         hosts = self.cluster.names_file
         lines += [f"touch {root}/dev/termination-log", f"mount --bind {message} {root}/dev/termination-log"]
         lines.append(f"mount --bind {hosts} {root}/etc/hosts")
@@ -90,6 +97,8 @@ class Pod:
         if "emptyDir" in volume and volume["emptyDir"].get("medium") == "Memory":
             size = volume["emptyDir"]["sizeLimit"]
             return [*make, f"mount -t tmpfs -o mode=1777,size={size[:-2]}{SIZES[size[-2:]]} tmpfs {at}"]
+        if "secret" in volume:
+            return [*make, f"mount --bind {self._secret_folder(volume)} {at}"]
         claim = volume.get("persistentVolumeClaim")
         source = self.cluster.claim(claim["claimName"]) if claim else self.folder / volume["name"]
         if not claim and volume["name"] in self.cluster.files:
@@ -98,6 +107,17 @@ class Pod:
             source.mkdir(exist_ok=True)
             os.chown(source, user, self.spec["securityContext"]["fsGroup"])
         return [*make, f"mount --bind {source} {at}"]
+
+    def _secret_folder(self, volume):
+        """With the mode and the group that the kubelet gives to its files."""
+        folder = self.folder / volume["name"]
+        folder.mkdir()
+        for name, text in self.cluster.secrets[volume["secret"]["secretName"]].items():
+            file = folder / name
+            file.write_text(text)
+            file.chmod(volume["secret"]["defaultMode"])
+            os.chown(file, 0, self.spec["securityContext"]["fsGroup"])
+        return folder
 
     @property
     def prefix(self):
@@ -111,8 +131,12 @@ class Pod:
     def probe(self, kind):
         """Whether the container's probe succeeds now."""
         probe = self.container[kind]
-        done = subprocess.run(self.prefix + probe["exec"]["command"], capture_output=True, text=True, timeout=30)
-        return done.returncode == 0
+        if "tcpSocket" in probe:  # the kubelet connects, from outside of the pod
+            port = next(one["containerPort"] for one in self.container["ports"] if one["name"] == probe["tcpSocket"]["port"])
+            command = [*self.cluster.switch.prefix, "timeout", "5", "bash", "-c", f": < /dev/tcp/{self.host.address}/{port}"]
+        else:
+            command = self.prefix + probe["exec"]["command"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30).returncode == 0
 
     def log(self):
         return (self.folder / "log").read_text(errors="replace")
@@ -144,17 +168,20 @@ class Pod:
 
 
 class Cluster:
-    """A network of pods, and what they are given: secrets, claims, the names of the DNS."""
+    """A network of pods, and what they are given: secrets, configuration maps, claims, the names of the DNS. `image_folders`: of this
+    machine, which the image has at the same place."""
 
     def __init__(self, folder):
-        self.folder, self.secrets, self.files, self.names = folder, {}, {}, {}
+        self.folder, self.secrets, self.config, self.files, self.names = folder, {}, {}, {}, {}
+        self.image_folders = []
         self.names_file = folder / "hosts"
         self.names_file.write_text("127.0.0.1 localhost\n")
         self.names_file.chmod(0o644)
         folder.chmod(0o755)
         self._pods, self._addresses = [], 0
         self.switch = Host(SWITCH)
-        self.switch.run("sh", "-ec", f"ip link add eth0 type bridge; ip address add {SWITCH}/24 dev eth0; ip link set eth0 up")
+        links = f"ip link add eth0 type bridge; ip address add {SWITCH}/24 dev eth0; ip link set eth0 up; ip link set lo up"
+        self.switch.run("sh", "-ec", links)
 
     def plug(self, host):
         number = host.address.rsplit(".", 1)[1]

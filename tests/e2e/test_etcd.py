@@ -11,7 +11,7 @@ import time
 
 import pytest
 from conftest import BIN, clean_environment, finish_all, free_port, run, start, wait_for
-from etcd_cluster import VERSIONS, Etcd, Services, node, status
+from etcd_cluster import VERSIONS, Etcd, Services, make_certificates, node, status
 from process_tree import is_alive, kill_tree, listening, tree_of
 
 pytestmark = pytest.mark.skipif(VERSIONS["3.4"] is None, reason="needs etcd")
@@ -248,10 +248,7 @@ def test_wrong_flags_are_one_sentence(flags, complaint):
 def test_etcd_over_tls(tmp_path, monkeypatch):
     tls = tmp_path / "tls"
     tls.mkdir()
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    assert run([*make, "-subj", "/CN=ca", "-keyout", tls / "ca.key", "-out", tls / "ca.pem"]).returncode == 0
-    sign = ["-subj", "/CN=member", "-addext", "subjectAltName=IP:127.0.0.1", "-CA", tls / "ca.pem", "-CAkey", tls / "ca.key"]
-    assert run([*make, *sign, "-keyout", tls / "member.key", "-out", tls / "member.pem"]).returncode == 0
+    make_certificates(tls)
     folder = tmp_path / "etcd"
     folder.mkdir()
     with Etcd(folder, VERSIONS["3.4"], tls=tls) as etcd:
