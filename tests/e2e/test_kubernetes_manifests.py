@@ -21,8 +21,12 @@ from test_kubernetes import TrainerServer, job_that, make_steps
 
 FOLDER = REPO / "deploy" / "kubernetes"
 OVERLAYS = {"job": ".", "jobset": "overlays/jobset", "in-place": "overlays/jobset-in-place", "trainer": "overlays/trainer",
-            "rendezvous": "overlays/rendezvous"}  # fmt: skip
-CHART = {"job": [], "jobset": ["kind=jobset"], "trainer": ["kind=trainer"], "rendezvous": ["rendezvous.enabled=true"]}
+            "rendezvous": "overlays/rendezvous", "rendezvous-etcd": "overlays/rendezvous-etcd", "kueue": "overlays/kueue"}  # fmt: skip
+JOURNAL = r"rendezvous.journal=etcd://etcd-0.etcd:2379\,etcd-1.etcd:2379\,etcd-2.etcd:2379/ddprun"
+CHART = {"job": [], "jobset": ["kind=jobset"], "trainer": ["kind=trainer"], "rendezvous": ["rendezvous.enabled=true"],
+         "rendezvous-etcd": ["rendezvous.enabled=true", JOURNAL],
+         "kueue": ["queue=user-queue", "work.emptyDir=null", "work.persistentVolumeClaim.claimName=runs"]}  # fmt: skip
+WITHOUT_SPEC = ("ServiceAccount", "Role", "RoleBinding", "ConfigMap")
 CLONE_NEWNET = 0x40000000
 
 
@@ -70,8 +74,8 @@ def test_every_object_has_only_fields_that_there_are(tools, kind):
     # The same with a mistake in it is found, else the line above says nothing.
     for thing in things:
         broken = copy.deepcopy(thing)
-        broken.setdefault("spec", broken if thing["kind"] in ("ServiceAccount", "Role", "RoleBinding") else {})["replicaz"] = 3
-        if thing["kind"] in ("ServiceAccount", "Role", "RoleBinding"):
+        broken.setdefault("spec", broken if thing["kind"] in WITHOUT_SPEC else {})["replicaz"] = 3
+        if thing["kind"] in WITHOUT_SPEC:
             broken.pop("spec")
         assert "replicaz" in complaints(tools, [broken]), thing["kind"]
 
@@ -79,6 +83,30 @@ def test_every_object_has_only_fields_that_there_are(tools, kind):
 @pytest.mark.parametrize("kind", CHART)
 def test_chart_and_overlay_are_the_same_objects(tools, kind):
     assert by_name(charted(tools, *CHART[kind])) == by_name(kustomized(tools, FOLDER / OVERLAYS[kind]))
+
+
+def test_chart_and_component_have_the_same_etcd_over_tls(tools, tmp_path):
+    shutil.copytree(FOLDER, tmp_path / "kubernetes")
+    (tmp_path / "mine").mkdir()
+    own = {"resources": ["../kubernetes/overlays/rendezvous-etcd"], "components": ["../kubernetes/components/etcd-tls"]}
+    (tmp_path / "mine" / "kustomization.yaml").write_text(json.dumps(own))
+    made = kustomized(tools, tmp_path / "mine")
+    assert complaints(tools, made) == ""
+    assert by_name(charted(tools, *CHART["rendezvous-etcd"], "rendezvous.journalTlsSecret=ddprun-etcd")) == by_name(made)
+
+
+def test_the_chart_refuses_a_journal_that_is_no_etcd(tools):
+    command = [tools / "helm", "template", "ddprun", FOLDER / "chart", "--set", "rendezvous.enabled=true,rendezvous.journal=/journal"]
+    done = run(command, env=clean_environment(HOME="/tmp"))
+    assert done.returncode != 0 and "rendezvous.journal is not etcd://HOST:PORT" in done.stderr, done
+
+
+def test_a_jobset_in_a_queue_ends_at_sigterm_too(tools):
+    things = charted(tools, "kind=jobset", "queue=user-queue")
+    jobset = next(one for one in things if one["kind"] == "JobSet")
+    assert complaints(tools, things) == "" and jobset["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "user-queue"}
+    names = {entry["name"] for entry in pod_template(things)["spec"]["containers"][0]["env"]}
+    assert "PET_TERM_TIMEOUT" in names and not any(name.startswith("PET_NOTICE") for name in names), names
 
 
 @pytest.mark.parametrize("kind", ["jobset", "trainer", "job"])
@@ -254,6 +282,8 @@ HELM = '#!/bin/sh -e\n[ "$1" = install ]\nshift\n{tools}/helm template "$@" > ch
 def page(tools, tmp_path):
     """The folder in which all commands of the page ran, with what would have been applied, and what was asked."""
     shutil.copytree(FOLDER, tmp_path / "deploy" / "kubernetes")
+    for name in ("ca.crt", "tls.crt", "tls.key"):  # the reader's
+        (tmp_path / name).touch()
     commands = "".join(match["text"] for match, _ in blocks_of("tutorials/kubernetes.md") if match["language"] == "sh")
     for name, text in (("kubectl", KUBECTL), ("helm", HELM)):
         (tmp_path / name).write_text(text.format(tools=tools))
@@ -269,7 +299,11 @@ def test_the_books_commands_make_valid_objects(tools, page):
     charts = [one for one in yaml.safe_load_all((page / "charted").read_text()) if one]
     assert complaints(tools, [*applied, *charts]) == ""
     assert {one["kind"] for one in applied} == {"Secret", "Service", "ServiceAccount", "Job", "JobSet", "Deployment",
-                                                "PersistentVolumeClaim", "ClusterTrainingRuntime", "TrainJob"}  # fmt: skip
+                                                "PersistentVolumeClaim", "ClusterTrainingRuntime", "TrainJob", "StatefulSet",
+                                                "ConfigMap", "PodDisruptionBudget"}  # fmt: skip
+    queues = [one["metadata"].get("labels", {}).get("kueue.x-k8s.io/queue-name") for one in applied if one["kind"] == "Job"]
+    places = [one["data"]["journal"] for one in applied if one["kind"] == "ConfigMap"]
+    assert queues[-1] == "team-a" and places == ["etcd://etcd-0.etcd:2379,etcd-1.etcd:2379,etcd-2.etcd:2379/my-team"]
     assert {one["kind"] for one in charts} == {"ServiceAccount", "JobSet", "Deployment", "Service", "PersistentVolumeClaim"}
     secret = next(one for one in applied if one["kind"] == "Secret")
     assert secret["metadata"]["name"] == "ddprun-token" and len(base64.b64decode(secret["data"]["token"])) == 64

@@ -1,4 +1,12 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{- define "ddprun.endpoint" -}}
+{{- $name := printf "%s-rendezvous" .Release.Name -}}
+{{- if .Values.rendezvous.journal -}}
+{{ printf "%[1]s-0.%[1]s:29500,%[1]s-1.%[1]s:29500,%[1]s-2.%[1]s:29500" $name }}
+{{- else -}}
+{{ $name }}:29500
+{{- end }}
+{{- end }}
 {{- define "ddprun.pod" -}}
 metadata:
   labels:
@@ -24,16 +32,22 @@ spec:
       args: {{ toJson .Values.args }}
       workingDir: /work
       env:
+        {{- if .Values.queue }}
+        - name: PET_TERM_TIMEOUT
+          value: {{ .Values.noticeGrace | quote }}
+        {{- end }}
         - name: PET_NNODES
           value: {{ .Values.nodes | quote }}
         - name: PET_NPROC_PER_NODE
           value: {{ .Values.nprocPerNode | quote }}
         - name: PET_MAX_RESTARTS
           value: {{ .Values.maxRestarts | quote }}
+        {{- if not .Values.queue }}
         - name: PET_PREEMPT_NOTICE
           value: kubernetes
         - name: PET_NOTICE_GRACE
           value: {{ .Values.noticeGrace | quote }}
+        {{- end }}
         - name: DDPRUN_TOKEN
           valueFrom:
             secretKeyRef:
@@ -79,7 +93,7 @@ spec:
           value: /work/cache
         {{- if .Values.rendezvous.enabled }}
         - name: PET_RDZV_ENDPOINT
-          value: {{ .Release.Name }}-rendezvous:29500
+          value: {{ include "ddprun.endpoint" . }}
         {{- end }}
         {{- with .Values.env }}
         {{- toYaml . | nindent 8 }}
