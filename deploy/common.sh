@@ -12,6 +12,7 @@ build_folder=$repo/build${torch_wanted:+/torch-${torch_wanted%.*}}
 cache=${DDPRUN_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ddprun}
 book_environment=$cache/book
 kubernetes_environment=$cache/kubernetes
+images_environment=$cache/images
 
 say() { printf 'ddprun: %s\n' "$*" >&2; }
 die() {

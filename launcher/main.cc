@@ -14,6 +14,7 @@
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/process/standard_streams.h"
 #include "rendezvous/process/thread_check.h"
+#include "rendezvous/service_program.h"
 
 namespace {
 
@@ -21,6 +22,13 @@ absl::Span<char> CommandLine(int argc, char** argv) {
   if (argc == 0) return {};
   const char* end = argv[argc - 1] + std::strlen(argv[argc - 1]);
   return {argv[0], static_cast<std::size_t>(end - argv[0])};
+}
+
+// ddprun is the other programs as well, under their names: links to one file take a third of the
+// space of three (deploy/Dockerfile).
+absl::string_view ProgramName(int argc, char** argv) {
+  const absl::string_view path = argc == 0 ? "" : argv[0];
+  return path.substr(path.rfind('/') + 1);
 }
 
 // No default case, so that a row of the table without a case here does not compile.
@@ -37,6 +45,9 @@ int RunSubCommand(ddprun::CommandId id, ddprun::Invocation invocation) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const absl::string_view program = ProgramName(argc, argv);
+  if (program == "ddpctl") return ddprun::CtlProgram(argc, argv);
+  if (program == "ddprun-rendezvous") return ddprun::ServiceProgram(argc, argv);
   if (!ddprun::StandardStreamsAreOpen()) {
     std::fprintf(stderr, "ddprun: cannot open /dev/null: %s\n", ddprun::ErrnoText(errno).c_str());
     return 1;

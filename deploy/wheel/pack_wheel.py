@@ -102,9 +102,10 @@ def programs(build, relinked):
     return files | {f"ddprun/bin/{name}": pathlib.Path(path) for name, path in copied.items()}, copied.values()
 
 
-def packages_in(relinked, copied):
-    """{(package, version): SPDX's word for how it is in the wheel} of all that is not ours."""
-    archives = json.loads((relinked / "archives.json").read_text())
+def packages_in(relinked, copied, programs=None):
+    """{(package, version): SPDX's word for how it is in these programs, by default all} of all that is not ours."""
+    listed = json.loads((relinked / "archives.json").read_text())
+    archives = sorted({path for name, paths in listed.items() if programs is None or name in programs for path in paths})
     packages = {package: "STATIC_LINK" for package in pack_bundle.packages_of(archives).values()}
     packages |= {package: "STATIC_LINK" for package in pack_bundle.versions_of(pack_bundle.HEADERS_ONLY).items()}
     return packages | {package: "CONTAINS" for package in pack_bundle.packages_of(list(map(os.path.realpath, copied))).values()}

@@ -8,7 +8,7 @@ What came from shared libraries of this system comes from their archives, functi
 older_glibc.c, and members of libstdc++ that are newer than g++ 10's from libstdc++.a. A file that still asks for more than
 LIMITS is an error. Nothing is compiled but that one file. What uses LibTorch is in OUTPUT_FOLDER/torch-VERSION, also that of
 the builds in BUILD_FOLDER/torch-VERSION, and looks for it beside the Python package that the wheel installs.
-OUTPUT_FOLDER/archives.json lists the archives of the system that are in them. Made for Debian 12; needs ninja,
+OUTPUT_FOLDER/archives.json lists the archives of the system that are in each. Made for Debian 12; needs ninja,
 gcc, binutils and pkg-config.
 """
 
@@ -171,14 +171,16 @@ def main():
     build, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     parts = folder / "parts"
     parts.mkdir(parents=True, exist_ok=True)
-    made, archives = objects(parts), set()
+    made, archives = objects(parts), {}
     for name, uses_torch in PROGRAMS.items():
         builds = builds_by_torch(build) if uses_torch else {None: build}
         for version, one in builds.items():
             if (one / "bin" / name).exists():
-                archives |= link(one, name, folder / f"torch-{version}" if version else folder, parts, made)
+                found = link(one, name, folder / f"torch-{version}" if version else folder, parts, made)
+                archives.setdefault(name, set()).update(found)
     ours = (f"{build}/", f"{folder}/")
-    (folder / "archives.json").write_text(json.dumps(sorted(path for path in archives if not path.startswith(ours)), indent=1))
+    listed = {name: sorted(path for path in paths if not path.startswith(ours)) for name, paths in archives.items()}
+    (folder / "archives.json").write_text(json.dumps(listed, indent=1))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
+#include "rendezvous/process/standard_streams.h"
 #include "rendezvous/process/thread_check.h"
 #include "rendezvous/security/credentials.h"
 
@@ -172,6 +173,12 @@ absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
       status->runs.empty() ? "the rendezvous service has no run; start one first"
                            : absl::StrCat("the rendezvous service has ", status->runs.size(),
                                           " runs; name one of them with --rdzv-id"));
+}
+
+int CtlProgram(int argc, char** argv) {
+  if (!StandardStreamsAreOpen()) return 1;
+  ExplainThreadFailures("ddpctl");
+  return RunCtl(std::vector<std::string>(argv + 1, argv + argc), "ddpctl");
 }
 
 int RunCtl(const std::vector<std::string>& arguments, const std::string& program) {

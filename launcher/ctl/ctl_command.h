@@ -15,6 +15,9 @@
 
 namespace ddprun {
 
+// The program ddpctl, with the arguments of main().
+int CtlProgram(int argc, char** argv);
+
 // `arguments` from the command's name on. `program`: for messages. The exit code.
 int RunCtl(const std::vector<std::string>& arguments, const std::string& program);
 

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/'s image without a Docker: its entry point between two hosts, and what its Dockerfile says."""
+"""deploy/'s images without a Docker: the entry point between two hosts, and what the Dockerfile says. (test_images.py builds them.)"""
 
-import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
 import pytest
-from conftest import BIN, REPO, TRAIN, clean_environment, finish_all, run, start
+from conftest import BIN, DDPRUN, REPO, TRAIN, clean_environment, finish_all, run, start
 from hosts import two_hosts  # noqa: F401  (a fixture)
 
 ENTRY = REPO / "deploy" / "entrypoint.sh"
@@ -124,7 +122,7 @@ def test_the_image_can_fetch_what_its_messages_name(recorded, tmp_path):
     copied = [rest.split() for word, rest in final if word == "COPY"]
     for script in ("fetch-data.sh", "fetch-weights.sh", "common.sh"):
         assert any(f"deploy/{script}" in words and words[-1] == "/opt/ddprun/deploy/" for words in copied), script
-    assert {"curl", "ca-certificates"} <= set(packages("runtime"))
+    assert {"curl", "ca-certificates"} <= set(packages("image-train"))
     missing = tmp_path / "missing.tar.gz"
     done = recorded("fetch-data", DDPRUN_CIFAR10_URL=f"file://{missing}")
     assert done.returncode == 1 and f"put it at {tmp_path}/cache/data/cifar-10-binary.tar.gz" in done.stderr, done
@@ -319,43 +317,36 @@ def test_the_dockerfile_is_as_images_should_be():
     words = [word for word, _ in instructions()]
     assert "ADD" not in words, "ADD fetches and unpacks by itself; COPY does not"
     assert not re.search(r"https?://|curl |wget ", DOCKERFILE.read_text()), "what is fetched is fetched by setup.sh"
-    for image in re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE):
-        name = re.sub(r"\$\{DEBIAN\}", re.search(r"^ARG DEBIAN=(\S+)", DOCKERFILE.read_text(), re.MULTILINE).group(1), image)
-        assert re.fullmatch(r"debian:\d+-slim(@sha256:[0-9a-f]{64})?", name), name
-    final = stages()[-1]
-    users = [rest for word, rest in final if word == "USER"]
-    assert users and users[-1] not in ("root", "0")
-    assert [rest for word, rest in final if word == "ENTRYPOINT"] == ['["/opt/ddprun/bin/entrypoint.sh"]']
+    base = re.search(r"^ARG DEBIAN=(\S+)", DOCKERFILE.read_text(), re.MULTILINE).group(1)
+    assert re.fullmatch(r"debian:\d+-slim(@sha256:[0-9a-f]{64})?", base), base
+    named = {"scratch", "${DEBIAN}"}
+    for image, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE.read_text(), re.MULTILINE):
+        assert image in named, f"{name} is from {image}, which is neither the base nor a stage before"
+        named.add(name)
+    assert {rest.split()[0].removeprefix("--from=") for word, rest in instructions() if rest.startswith("--from=")} <= named
+    assert len(stages()) == DOCKERFILE.read_text().count("\nFROM "), "a stage without a name"
+    launcher, train = (next(one for one in stages() if one[0] == ("FROM", f"{image} AS {name}")) for image, name in
+                       (("scratch", "launcher"), ("${DEBIAN}", "train")))  # fmt: skip
+    assert train == stages()[-1], "without --target it is the image with train"
+    for image, entry in ((launcher, "ddprun"), (train, "entrypoint.sh")):
+        # A number, as Kubernetes cannot tell of a name whether it is root's.
+        assert [rest for word, rest in image if word == "USER"] == ["1000:1000"]
+        assert [rest for word, rest in image if word == "ENTRYPOINT"] == [f'["/opt/ddprun/bin/{entry}"]']
     assert os.access(ENTRY, os.X_OK)
     # Packages are named in packages.txt and nowhere else.
-    installed = [rest for _, rest in final if "apt-get install" in rest]
-    assert len(installed) == 1 and "packages.txt" in installed[0] and r"\[runtime\]" in installed[0]
+    installed = [rest for _, rest in train if "apt-get install" in rest]
+    assert len(installed) == 1 and "packages.txt" in installed[0] and r"\[image-train\]" in installed[0]
     assert "rm -rf /var/lib/apt/lists/*" in installed[0]
+    assert packages("image") and r"\[image\]" in (REPO / "deploy" / "image" / "root.sh").read_text()
+    # Scripts that the Dockerfile runs are there and may be run.
+    for script in re.findall(r"RUN .*?(deploy/\S+\.(?:sh|py))", DOCKERFILE.read_text()):
+        assert os.access(REPO / script, os.X_OK), script
 
 
-@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="not Debian")
-def test_the_image_has_every_library_of_the_system_that_the_programs_load():
-    def dpkg(*arguments):
-        return subprocess.run(["dpkg-query", *arguments], capture_output=True, text=True, check=True).stdout
-
-    def owner_of(library):
-        """/lib is /usr/lib, and a package may name either."""
-        real = os.path.realpath(library)
-        for path in (library, real, real.removeprefix("/usr"), f"/usr{library}"):
-            with contextlib.suppress(subprocess.CalledProcessError):
-                return dpkg("-S", path).split(":")[0]
-        raise AssertionError(f"no package has {library}")
-
-    there, todo = set(), packages("runtime") + ["libc6", "libstdc++6", "libgcc-s1"]
-    while todo:
-        name = todo.pop()
-        if name in there:
-            continue
-        there.add(name)
-        with contextlib.suppress(subprocess.CalledProcessError):  # not installed here
-            todo += [re.match(r"[^ (:|]+", one.strip()).group() for one in dpkg("-W", "-f", "${Depends}", name).split(",") if one.strip()]
-    for program in [*BIN.glob("ddp*"), *BIN.glob("train")]:
-        loaded = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        for library in re.findall(r"=> (/(?:usr/)?lib\S+)", loaded):
-            owner = owner_of(library)
-            assert owner in there, f"{program.name} loads {library} of {owner}, which [runtime] does not bring"
+@pytest.mark.parametrize("name", ["ddpctl", "ddprun-rendezvous"])
+def test_a_link_of_that_name_to_ddprun_is_the_program(tmp_path, name):
+    """As in the images, where one file is all three."""
+    (tmp_path / name).symlink_to(DDPRUN)
+    for argument in ("--version", "--help", "--no-such-flag"):
+        as_link, alone = (run([path, argument]) for path in (tmp_path / name, BIN / name))
+        assert (as_link.returncode, as_link.stdout, as_link.stderr) == (alone.returncode, alone.stdout, alone.stderr)

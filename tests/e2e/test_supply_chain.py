@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LISTS = [*sorted((REPO / "deploy").glob("requirements-*.txt")), *sorted((REPO / "deploy" / "torch").iterdir())]
-OWN = ["requirements-book.txt", "requirements-kubernetes.txt"]  # for environments of their own
+OWN = ["requirements-book.txt", "requirements-images.txt", "requirements-kubernetes.txt"]  # for environments of their own
 
 
 def versions_in(path):
