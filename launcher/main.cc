@@ -38,6 +38,8 @@ int RunSubCommand(ddprun::CommandId id, ddprun::Invocation invocation) {
       return ddprun::StatusCommand(std::move(invocation.arguments));
     case ddprun::CommandId::kDoctor:
       return ddprun::RunCommand(std::move(invocation), ddprun::Purpose::kDoctor);
+    case ddprun::CommandId::kHealth:
+      return ddprun::HealthCommand(std::move(invocation));
   }
   return 1;
 }

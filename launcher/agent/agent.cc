@@ -51,7 +51,7 @@ Agent::Agent(Config config)
       guard_fds_(config_.guard_fds.begin(), config_.guard_fds.end()),
       own_address_(config_.options, background_),
       health_(config_.options.health.timeout),
-      may_join_(config_.options.health.command.empty()),
+      may_join_(config_.health_command.empty()),
       slurm_comment_(
           config_.options.observe.slurm_comment ? ReadVariable("SLURM_JOB_ID").value_or("") : ""),
       trainer_(ReadVariable, background_),
@@ -165,7 +165,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.topology = config_.topology;
   join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
-  if (!options.health.command.empty()) join.stop_timeout += options.health.timeout;
+  if (!config_.health_command.empty()) join.stop_timeout += options.health.timeout;
   join.hears_preemption = true;
   session_.Begin(std::move(join), own_address_.TimeLeft(now));
 }

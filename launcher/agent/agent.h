@@ -42,7 +42,8 @@ class Agent {
     sigset_t end_signals;
     sigset_t forwarded_signals;
     sigset_t notice_signals;
-    pid_t warden = 0;  // the process that the user started
+    std::string health_command;  // HealthCommandLine(); empty: none
+    pid_t warden = 0;            // the process that the user started
     // Readable once the warden or the keeper has ended.
     std::vector<int> guard_fds;
     // Present if the head of a run has started this node.

@@ -39,7 +39,7 @@ void Agent::TellWorkers(const Preemption& preemption, TimePoint now) {
 
 void Agent::BeginHealthCheck(TimePoint now) {
   health_retry_.reset();
-  health_.Begin(config_.options.health.command, config_.worker_signal_mask, poller_, now);
+  health_.Begin(config_.health_command, config_.worker_signal_mask, poller_, now);
 }
 
 void Agent::OnHealthTurn(TimePoint now) {

@@ -8,6 +8,7 @@
 #include "launcher/base/flag_names.h"
 #include "launcher/command_line/parse_options.h"
 #include "launcher/ctl/ctl_options.h"
+#include "launcher/options/health_options.h"
 #include "launcher/options/run_flags.h"
 
 namespace ddprun {
@@ -23,7 +24,7 @@ constexpr char kExamples[] =
 constexpr FlagName kMostUsed[] = {
     "--nproc-per-node"_flag, "--standalone"_flag,    "--nnodes"_flag,  "--node-rank"_flag,
     "--master-addr"_flag,    "--rdzv-endpoint"_flag, "--rdzv-id"_flag, "--max-restarts"_flag,
-    "--log-dir"_flag,        "--module"_flag,        "--config"_flag,  "--dry-run"_flag,
+    "--log-dir"_flag,        "--config"_flag,        "--dry-run"_flag,
 };
 
 std::string ShortHelp() {
@@ -66,6 +67,8 @@ const std::vector<SubCommand>& SubCommands() {
        StatusFlags()},
       {CommandId::kDoctor, "doctor", "check nodes and network before a run (ddprun doctor --help)",
        FlagsIn(kDoctorFlags, kRendezvousFlags, kHostFlags, kSecurityFlags<Options>)},
+      {CommandId::kHealth, "health", "check whether this machine is fit (ddprun health --help)",
+       HealthFlags()},
   };
   return commands;
 }

@@ -28,6 +28,9 @@ struct Invocation {
 // `ddprun PROGRAM` and `ddprun doctor`: one node, or with -H the head of a run.
 int RunCommand(Invocation invocation, Purpose purpose);
 
+// `ddprun health`: whether this machine is fit for a round.
+int HealthCommand(Invocation invocation);
+
 // `ddprun --control-pipe`: a node that a head started; its orders come over stdin.
 int NodeCommand(Invocation invocation);
 

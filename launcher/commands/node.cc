@@ -27,6 +27,7 @@
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
+#include "launcher/options/health_options.h"
 #include "launcher/output/log_plan.h"
 #include "launcher/placement/devices.h"
 #include "launcher/placement/placement.h"
@@ -163,6 +164,8 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   auto places = PlaceWorkers(config.options, *machine);
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);
+  config.health_command =
+      HealthCommandLine(config.options, OwnPath().string(), config.local_world_size());
   for (const ProgramSection* section : SectionsOf(config.options)) {
     absl::StatusOr<Program> program =
         ResolveProgram(*section, OwnPath().parent_path().string(), ReadVariable);

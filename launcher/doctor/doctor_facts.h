@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "launcher/doctor/doctor_rules.h"
@@ -18,6 +19,9 @@ void CollectMachineFacts(const Options& options, const std::string& own_folder, 
 
 // Interfaces and names. Needs `facts.address`.
 void CollectNetworkFacts(const Options& options, NodeFacts& facts);
+
+// In the order of the kernel; `up`: with a link.
+std::vector<InterfaceFacts> ReadInterfaces();
 
 // The process that listens at that TCP port: "python3 (pid 4711)", or "a program of another user".
 std::string PortHolder(int port);

@@ -47,22 +47,6 @@ int MtuOf(const std::string& name) {
   return fd.valid() && ioctl(fd.get(), SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
 }
 
-void CollectInterfaces(NodeFacts& facts) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    const bool known =
-        std::any_of(facts.interfaces.begin(), facts.interfaces.end(),
-                    [&](const InterfaceFacts& other) { return other.name == one->ifa_name; });
-    if (known) continue;
-    facts.interfaces.push_back({.name = one->ifa_name,
-                                .mtu = MtuOf(one->ifa_name),
-                                .up = (one->ifa_flags & IFF_UP) != 0,
-                                .loopback = (one->ifa_flags & IFF_LOOPBACK) != 0});
-  }
-}
-
 std::vector<absl::string_view> Fields(absl::string_view line) {
   return absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
 }
@@ -137,8 +121,27 @@ std::string PortHolder(int port) {
   return "a program of another user";
 }
 
+std::vector<InterfaceFacts> ReadInterfaces() {
+  std::vector<InterfaceFacts> interfaces;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return interfaces;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    const bool known =
+        std::any_of(interfaces.begin(), interfaces.end(),
+                    [&](const InterfaceFacts& other) { return other.name == one->ifa_name; });
+    if (known) continue;
+    constexpr unsigned kUpWithLink = IFF_UP | IFF_RUNNING;
+    interfaces.push_back({.name = one->ifa_name,
+                          .mtu = MtuOf(one->ifa_name),
+                          .up = (one->ifa_flags & kUpWithLink) == kUpWithLink,
+                          .loopback = (one->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return interfaces;
+}
+
 void CollectNetworkFacts(const Options& options, NodeFacts& facts) {
-  CollectInterfaces(facts);
+  facts.interfaces = ReadInterfaces();
   if (const auto interface = InterfaceOf(facts.address)) {
     const bool loopback = std::any_of(
         facts.interfaces.begin(), facts.interfaces.end(),

@@ -136,7 +136,7 @@ struct RestartOptions {
 // ---- Is this node fit for a round?
 
 struct HealthOptions {
-  std::string command;  // for sh -c; empty: none
+  std::string command;  // for sh -c, or "builtin[:LIST]" (health_options.h); empty: none
   std::chrono::milliseconds timeout = kHealthTimeoutDefault;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/options/health_options.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/signal_name.h"
 
@@ -60,6 +61,7 @@ void ReadRestartDelay(Reader& reader, const Flag& flag, const Value& value, Opti
 }
 
 void FinishRestarts(Reader& reader, Options& options) {
+  reader.Check(CheckHealthOptions(options.health));
   RestartPolicy& policy = options.restarts.policy;
   // A list of codes to restart for implies those not to restart for.
   if (!policy.only_codes.empty() && reader.Find("--no-restart-exit-codes"_flag) == nullptr)

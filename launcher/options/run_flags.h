@@ -226,9 +226,10 @@ inline constexpr RunFlag kRestartFlags[] = {
      Sets<&Options::restarts, &RestartOptions::spares>, UpTo(kSparesMax)},
     {"--node-cooldown", "SECONDS", "Time after which that node may join again (never).",
      SetsPolicy<&RestartPolicy::node_cooldown>, UpTo(kRestartSecondsMax)},
-    {"--health-check", "COMMAND",
+    {"--health-check", "COMMAND|builtin[:LIST]",
      "Run this by sh -c before this node joins and before each restart; if it fails, the node "
-     "stands aside (none).",
+     "stands aside (none). builtin: ddprun health, of all or of a list of gpu, disk, clock, "
+     "network.",
      Sets<&Options::health, &HealthOptions::command>},
     {"--health-check-timeout", "SECONDS", "Time after which that command has failed ({}).",
      Sets<&Options::health, &HealthOptions::timeout>, UpTo(InSeconds(kHealthTimeoutMax))},
