@@ -28,11 +28,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr milliseconds kTimeout{60'000};
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kTolerance = 1e-4;  // the sums of sanitized loops are in another order
-#else
-constexpr double kTolerance = 1e-5;
-#endif
+// Sums are in another order in the ranks, and how far apart that is after some steps depends on the
+// processor: 5e-5 was seen on one without AVX-512, below 1e-5 on others.
+constexpr double kTolerance = 1e-4;
 
 struct Case {
   std::string model = "netresdeep";
