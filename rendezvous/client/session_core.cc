@@ -105,6 +105,8 @@ SessionEffects SessionCore::Ended(const StreamEnd& end, TimePoint now) {
   const bool was_answered = phase_ != SessionPhase::kConnecting;
   if (phase_ == SessionPhase::kInRun && lease_.has_value()) BeginReconnecting(end, now, effects);
   if (phase_ == SessionPhase::kAnsweredAgain) phase_ = SessionPhase::kReconnecting;
+  // The one of several services that led has ended before it took the node.
+  if (phase_ == SessionPhase::kAnswered && services_ > 1) phase_ = SessionPhase::kConnecting;
   const bool never = end.final_reason.has_value() && !was_answered;
   if (MayTryAgain(end, now) && !never && now < deadline_) {
     TryAgain(end, now, effects);
@@ -146,8 +148,12 @@ void SessionCore::BeginReconnecting(const StreamEnd& end, TimePoint now, Session
 }
 
 bool SessionCore::MayTryAgain(const StreamEnd& end, TimePoint now) {
-  if (phase_ == SessionPhase::kConnecting)
-    return absl::IsUnavailable(end.status) || absl::IsAborted(end.status);
+  // CANCELLED: a server that ends, such as one that stands by and leads now, has cancelled a call
+  // that came over its last connection.
+  if (phase_ == SessionPhase::kConnecting) {
+    return absl::IsUnavailable(end.status) || absl::IsAborted(end.status) ||
+           absl::IsCancelled(end.status);
+  }
   if (phase_ != SessionPhase::kReconnecting) return false;
   if (lease_->durable) return true;
   // If a service without a journal no longer listens, it has ended, and the run with it; unless a

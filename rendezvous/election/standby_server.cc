@@ -22,6 +22,8 @@ namespace {
 
 constexpr char kSessionMethod[] = "/ddprun.v1.Rendezvous/Session";
 
+grpc::Status LeadsNow() { return {grpc::StatusCode::ABORTED, "this service leads now"}; }
+
 grpc::Status StandsBy(const std::string& leader) {
   return {grpc::StatusCode::UNAVAILABLE,
           leader.empty() ? "this service stands by, and none leads yet"
@@ -55,9 +57,9 @@ class Calls final : public grpc::CallbackGenericService {
     grpc::Status status;
     {
       absl::MutexLock lock(&mutex_);
-      is_held = context->method() == kSessionMethod && held_.size() < kHeldCallsMax;
+      is_held = context->method() == kSessionMethod && held_.size() < kHeldCallsMax && !is_closed_;
       if (is_held) held_.insert(call);
-      status = StandsBy(leader_);
+      status = is_closed_ ? LeadsNow() : StandsBy(leader_);
     }
     if (is_held) {
       on_session_();
@@ -70,6 +72,16 @@ class Calls final : public grpc::CallbackGenericService {
   bool holds_sessions() {
     absl::MutexLock lock(&mutex_);
     return !held_.empty();
+  }
+
+  // Later ones end with it too: a node may come back over a connection that is not closed yet, and
+  // one that was held then would be cancelled with the server.
+  void Close() {
+    {
+      absl::MutexLock lock(&mutex_);
+      is_closed_ = true;
+    }
+    EndAll(LeadsNow(), "");
   }
 
   // `leader`: what later calls are told.
@@ -96,6 +108,7 @@ class Calls final : public grpc::CallbackGenericService {
   PeerGuard& guard_;
   const std::function<void()> on_session_;
   absl::Mutex mutex_;
+  bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::string leader_ ABSL_GUARDED_BY(mutex_);
   std::set<Call*> held_ ABSL_GUARDED_BY(mutex_);
 };
@@ -111,7 +124,7 @@ class GrpcStandbyServer final : public StandbyServer {
   ~GrpcStandbyServer() override {
     guard_.SetListener(nullptr);
     listener_.reset();
-    calls_.EndAll({grpc::StatusCode::ABORTED, "this service leads now"}, "");
+    calls_.Close();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kCloseTimeout);
   }
 

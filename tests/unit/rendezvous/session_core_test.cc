@@ -191,6 +191,20 @@ TEST_F(SessionCoreTest, SeveralServicesAreAskedInTurnAndThenThereIsAPause) {
   EXPECT_EQ(Find<TryAfter>(core.Ended(Unreached(), begin_))->pause, milliseconds(0));
 }
 
+TEST_F(SessionCoreTest, ACallThatEndedWithItsServerIsMadeAgain) {
+  const StreamEnd cancelled{.status = absl::CancelledError("Cancelling all calls"),
+                            .cause = ChannelCause::kOther,
+                            .reason = "Cancelling all calls"};
+  SessionCore core("a:1,b:1", ddprun::Join{}, seconds(10), begin_, 2);
+  EXPECT_NE(Find<TryAfter>(core.Ended(cancelled, begin_)), nullptr);
+  // And if it had answered, and not taken the node yet.
+  core.Answered();
+  EXPECT_NE(Find<TryAfter>(core.Ended(cancelled, begin_)), nullptr);
+  core.Answered();
+  core.Received(Accepted{.lease = seconds(10), .durable = true});
+  EXPECT_EQ(core.phase(), SessionPhase::kInRun);
+}
+
 TEST_F(SessionCoreTest, AServiceThatLeadsNowIsAskedAgain) {
   const StreamEnd leads{.status = absl::AbortedError("this service leads now"),
                         .cause = ChannelCause::kOther,
