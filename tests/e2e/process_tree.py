@@ -21,10 +21,12 @@ def listening(ports):
 
 
 def tree_of(pid):
+    """The process and all below it that live now."""
     pids = [pid]
     for one in pids:
-        for task in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
-            pids += map(int, task.read_text().split())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for task in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
+                pids += map(int, task.read_text().split())
     return pids
 
 
