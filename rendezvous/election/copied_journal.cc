@@ -132,8 +132,10 @@ std::string CopiedJournal::HandOver(std::chrono::milliseconds timeout) {
   }
   peer.on_work();
   Lock lock(mutex_);
-  changed_.wait_until(lock, deadline, [&] { return copies_.unsent(*next) == 0; });
-  return copies_.Has(*next) && copies_.unsent(*next) == 0 ? peer.name : "";
+  // The copy ends its connection once it has read that it leads; until then the message may be
+  // lost.
+  const bool has_ended = changed_.wait_until(lock, deadline, [&] { return !copies_.Has(*next); });
+  return has_ended ? peer.name : "";
 }
 
 std::vector<CopiedJournal::Peer> CopiedJournal::GiveUpOverdue() {
