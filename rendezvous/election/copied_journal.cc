@@ -16,12 +16,8 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 std::uint64_t CopiedJournal::Append(std::string record) {
-  std::uint64_t number = 0;
-  {
-    Lock lock(mutex_);
-    number = copies_.Append(std::move(record), Clock::now());
-  }
-  return number;
+  Lock lock(mutex_);
+  return copies_.Append(std::move(record), Clock::now());
 }
 
 // Whoever waits also gives up the copies that take nothing.
@@ -92,7 +88,7 @@ void CopiedJournal::Detach(CopySet::CopyId copy) {
 std::vector<CopyPiece> CopiedJournal::Take(CopySet::CopyId copy, std::size_t bytes_max) {
   Lock lock(mutex_);
   std::vector<CopyPiece> pieces = copies_.Take(copy, bytes_max);
-  if (!pieces.empty() && pieces.back().kind == CopyPiece::Kind::kLead) changed_.notify_all();
+  if (!pieces.empty() && pieces.back().kind == CopyKind::kLead) changed_.notify_all();
   return pieces;
 }
 

@@ -39,27 +39,10 @@ class SharedJournal final : public Journal {
 };
 
 CopyMessage FromProto(v1::JournalCopy& message) {
-  CopyMessage copy;
-  switch (message.kind()) {
-    case v1::JournalCopy::PARTS:
-      copy.kind = CopyMessage::Kind::kParts;
-      break;
-    case v1::JournalCopy::SNAPSHOT_END:
-      copy.kind = CopyMessage::Kind::kSnapshotEnd;
-      break;
-    case v1::JournalCopy::COUNTS:
-      copy.kind = CopyMessage::Kind::kCounts;
-      break;
-    case v1::JournalCopy::LEAD:
-      copy.kind = CopyMessage::Kind::kLead;
-      break;
-    default:
-      copy.kind = CopyMessage::Kind::kRecords;
-  }
-  copy.value = std::move(*message.mutable_value());
-  copy.record = message.record();
-  copy.term = message.term();
-  return copy;
+  return {.kind = KindOf(message.kind()),
+          .value = std::move(*message.mutable_value()),
+          .record = message.record(),
+          .term = message.term()};
 }
 
 // Another service of the list.
@@ -71,9 +54,8 @@ struct Other {
 class CopiedService final : public ServiceReplica, public StandbyRole {
  public:
   CopiedService(CopiedServiceOptions options, ListeningSocket socket, std::string target)
-      : options_(std::move(options)),
-        socket_(std::move(socket)),
-        target_(std::move(target)),
+      : ServiceReplica(std::move(socket), std::move(target), options.callbacks),
+        options_(std::move(options)),
         calls_(*this),
         thread_([this] { Run(); }) {}
 
@@ -85,18 +67,6 @@ class CopiedService final : public ServiceReplica, public StandbyRole {
     }
     changed_.notify_all();
     thread_.join();
-  }
-
-  // ServiceReplica
-  int port() const override { return socket_.port; }
-  std::string target() const override { return target_; }
-  bool leads() override { return Server() != nullptr; }
-  std::vector<RunStatus> Status() override {
-    const auto server = Server();
-    return server == nullptr ? std::vector<RunStatus>() : server->Status();
-  }
-  void WaitUntilDrained(milliseconds timeout) override {
-    if (const auto server = Server()) server->WaitUntilDrained(timeout);
   }
 
   // StandbyRole
@@ -114,17 +84,6 @@ class CopiedService final : public ServiceReplica, public StandbyRole {
   absl::StatusOr<std::string> Promote(const std::string& by, bool force) override;
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
-
-  std::shared_ptr<RendezvousServer> Server() {
-    Lock lock(mutex_);
-    return server_;
-  }
-  bool IsStopping() {
-    Lock lock(mutex_);
-    return stopping_;
-  }
-
   void Run();
   absl::Status StandBy();
   std::optional<Other> FindLeader();
@@ -135,19 +94,13 @@ class CopiedService final : public ServiceReplica, public StandbyRole {
   void WaitForEndOfLead();
   void EndLead(const absl::Status& why);
   void HandOver(CopiedJournal& journal, bool has_runs);
-  void Note(const std::string& sentence);
 
   const CopiedServiceOptions options_;
-  const ListeningSocket socket_;
-  const std::string target_;
   StandbyCalls calls_;
   // The thread's.
   std::vector<Other> others_;
-  std::string noted_;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  bool stopping_ = false;
+  // Guarded by mutex_.
   HeldCopy held_;                   // of another service's journal
   std::uint64_t term_ = 0;          // of its own journal, which it writes or has written
   std::uint64_t highest_term_ = 0;  // that was seen anywhere
@@ -156,9 +109,8 @@ class CopiedService final : public ServiceReplica, public StandbyRole {
   grpc::ClientContext* call_ = nullptr;
   std::optional<absl::Status> end_of_lead_;
   bool leads_ = false;
-  std::unique_ptr<StandbyServer> standby_;    // while it does not lead
-  std::shared_ptr<CopiedJournal> journal_;    // while it leads
-  std::shared_ptr<RendezvousServer> server_;  // while it leads
+  std::unique_ptr<StandbyServer> standby_;  // while it does not lead
+  std::shared_ptr<CopiedJournal> journal_;  // while it leads
 
   std::thread thread_;  // last: it uses all of the above
 };
@@ -198,7 +150,7 @@ absl::StatusOr<std::string> CopiedService::Promote(const std::string& by, bool f
                             " s ago, and must not come back to the network with nodes of its own");
   }
   changed_.notify_all();
-  options_.callbacks.on_note(absl::StrCat("was told to lead by ", by));
+  callbacks_.on_note(absl::StrCat("was told to lead by ", by));
   return sentence;
 }
 
@@ -226,7 +178,7 @@ void CopiedService::Run() {
         changed_.wait_for(lock, kCopyInterval, [this] { return stopping_ || promoted_; });
       }
     }
-    if (!status.ok() && !IsStopping()) return options_.callbacks.on_end(status);
+    if (!status.ok() && !IsStopping()) return callbacks_.on_end(status);
   }
 }
 
@@ -303,7 +255,7 @@ void CopiedService::Follow(const Other& leader) {
       acknowledge = held_.Add(copy, Clock::now());
       highest_term_ = std::max(highest_term_, copy.term);
     }
-    is_to_lead = copy.kind == CopyMessage::Kind::kLead;
+    is_to_lead = copy.kind == CopyKind::kLead;
     goes_on = acknowledge.ok() && !is_to_lead;
     if (!goes_on) context.TryCancel();
     if (!acknowledge.ok() || !acknowledge->has_value()) continue;
@@ -348,8 +300,7 @@ absl::Status CopiedService::Lead() {
     highest_term_ = term_;
     end_of_lead_.reset();
     journal = std::make_shared<CopiedJournal>(
-        held_.term() == 0,
-        [this](const std::string& sentence) { options_.callbacks.on_note(sentence); });
+        held_.term() == 0, [this](const std::string& sentence) { callbacks_.on_note(sentence); });
   }
   RendezvousServer::Options options{.address = options_.server.address,
                                     .port = socket_.port,
@@ -427,13 +378,6 @@ void CopiedService::HandOver(CopiedJournal& journal, bool has_runs) {
   const std::string next = journal.HandOver(kCopyTimeout);
   Note(next.empty() ? "ends, and no other one has a copy of the run"
                     : absl::StrCat("ends; the one at ", next, " leads now"));
-}
-
-// What has been said last is not said again.
-void CopiedService::Note(const std::string& sentence) {
-  if (sentence == noted_) return;
-  noted_ = sentence;
-  options_.callbacks.on_note(sentence);
 }
 
 }  // namespace

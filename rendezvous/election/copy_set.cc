@@ -12,7 +12,7 @@ std::uint64_t CopySet::Append(std::string record, TimePoint now) {
   const auto bytes = std::make_shared<const std::string>(std::move(record));
   for (auto& [id, copy] : copies_) {
     if (!copy.has_begun) continue;
-    Push(copy, {CopyPiece::Kind::kRecord, bytes, last_record_});
+    Push(copy, {CopyKind::kRecords, bytes, last_record_});
     if (copy.counts && !copy.behind_since) copy.behind_since = now;
   }
   return last_record_;
@@ -78,7 +78,7 @@ void CopySet::Acknowledge(CopyId copy, std::uint64_t record, TimePoint now) {
   Copy& one = found->second;
   if (!one.has_begun || record > last_record_ || record < one.acknowledged) return;
   one.acknowledged = record;
-  if (!one.counts) Push(one, {CopyPiece::Kind::kCounts, nullptr, 0});
+  if (!one.counts) Push(one, {CopyKind::kCounts, nullptr, 0});
   one.counts = true;
   one.behind_since = record < last_record_ ? std::optional<TimePoint>(now) : std::nullopt;
 }
@@ -109,7 +109,7 @@ std::size_t CopySet::counting() const {
 std::optional<CopySet::CopyId> CopySet::HandOver() {
   for (auto& [id, copy] : copies_) {
     if (!copy.counts || copy.acknowledged != last_record_) continue;
-    Push(copy, {CopyPiece::Kind::kLead, nullptr, last_record_});
+    Push(copy, {CopyKind::kLead, nullptr, last_record_});
     return id;
   }
   return std::nullopt;
@@ -122,8 +122,8 @@ void CopySet::Push(Copy& copy, CopyPiece piece) {
 
 void CopySet::PushSnapshot(Copy& copy,
                            const std::vector<std::shared_ptr<const std::string>>& parts) {
-  for (const auto& part : parts) Push(copy, {CopyPiece::Kind::kPart, part, 0});
-  Push(copy, {CopyPiece::Kind::kSnapshotEnd, nullptr, last_record_});
+  for (const auto& part : parts) Push(copy, {CopyKind::kParts, part, 0});
+  Push(copy, {CopyKind::kSnapshotEnd, nullptr, last_record_});
   copy.has_begun = true;
 }
 

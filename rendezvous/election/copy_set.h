@@ -22,10 +22,12 @@
 
 namespace ddprun {
 
+// What a copy is sent, as JournalCopy of proto/ddprun.proto.
+enum class CopyKind { kRecords, kParts, kSnapshotEnd, kCounts, kLead };
+
 // To be sent to a copy, in order.
 struct CopyPiece {
-  enum class Kind { kRecord, kPart, kSnapshotEnd, kCounts, kLead };
-  Kind kind = Kind::kRecord;
+  CopyKind kind = CopyKind::kRecords;
   std::shared_ptr<const std::string> bytes;  // of a record or a part
   std::uint64_t record = 0;  // the last one that the copy has with this piece; 0: none is whole
 };

@@ -41,9 +41,8 @@ class ElectedService final : public ServiceReplica {
  public:
   ElectedService(ElectedServiceOptions options, ListeningSocket socket, std::string target,
                  std::unique_ptr<EtcdClient> etcd)
-      : options_(std::move(options)),
-        socket_(std::move(socket)),
-        target_(std::move(target)),
+      : ServiceReplica(std::move(socket), std::move(target), options.callbacks),
+        options_(std::move(options)),
         etcd_(std::move(etcd)),
         elector_([this] { Elect(); }),
         prober_([this] { ProbeLeaders(); }) {}
@@ -60,28 +59,7 @@ class ElectedService final : public ServiceReplica {
     prober_.join();
   }
 
-  int port() const override { return socket_.port; }
-  std::string target() const override { return target_; }
-  bool leads() override {
-    Lock lock(mutex_);
-    return server_ != nullptr;
-  }
-  std::vector<RunStatus> Status() override {
-    const auto server = Server();
-    return server == nullptr ? std::vector<RunStatus>() : server->Status();
-  }
-  void WaitUntilDrained(milliseconds timeout) override {
-    if (const auto server = Server()) server->WaitUntilDrained(timeout);
-  }
-
  private:
-  using Lock = std::unique_lock<std::mutex>;
-
-  std::shared_ptr<RendezvousServer> Server() {
-    Lock lock(mutex_);
-    return server_;
-  }
-
   // ---- The elector's thread
 
   void Elect() {
@@ -91,7 +69,7 @@ class ElectedService final : public ServiceReplica {
       if (status.ok()) status = FollowOrLead(begin);
       if (status.ok() || IsStopping()) continue;
       if (!MayPass(status)) {
-        options_.callbacks.on_end(status);
+        callbacks_.on_end(status);
         return;
       }
       Note(std::string(status.message()));
@@ -233,21 +211,9 @@ class ElectedService final : public ServiceReplica {
     changed_.notify_all();
   }
 
-  bool IsStopping() {
-    Lock lock(mutex_);
-    return stopping_;
-  }
-
   void Pause(milliseconds time) {
     Lock lock(mutex_);
     changed_.wait_for(lock, time, [this] { return stopping_; });
-  }
-
-  // What has been said last is not said again.
-  void Note(const std::string& sentence) {
-    if (sentence == noted_) return;
-    noted_ = sentence;
-    options_.callbacks.on_note(sentence);
   }
 
   // ---- The prober's thread: whether the leader is there, when nodes ask this service.
@@ -289,21 +255,15 @@ class ElectedService final : public ServiceReplica {
   }
 
   const ElectedServiceOptions options_;
-  const ListeningSocket socket_;
-  const std::string target_;
   const std::unique_ptr<EtcdClient> etcd_;
-  std::string noted_;  // the elector's
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  bool stopping_ = false;
+  // Guarded by mutex_.
   bool leads_ = false;
   std::optional<absl::Status> end_of_lead_;
-  std::unique_ptr<StandbyServer> standby_;    // while another service leads, or none
-  std::shared_ptr<RendezvousServer> server_;  // while this one leads
-  std::optional<Leader> leader_;              // another one
-  std::int64_t leader_revision_ = 0;          // of the last one
-  TimePoint leader_since_{};                  // that it was first seen
+  std::unique_ptr<StandbyServer> standby_;  // while another service leads, or none
+  std::optional<Leader> leader_;            // another one
+  std::int64_t leader_revision_ = 0;        // of the last one
+  TimePoint leader_since_{};                // that it was first seen
   bool probe_wanted_ = false;
 
   std::thread elector_;  // last: they use all of the above

@@ -35,23 +35,23 @@ absl::StatusOr<std::optional<std::uint64_t>> HeldCopy::Add(const CopyMessage& me
   std::optional<std::uint64_t> acknowledge;
   absl::Status status;
   switch (message.kind) {
-    case CopyMessage::Kind::kRecords:
+    case CopyKind::kRecords:
       if (!message.value.empty()) status = record_reader_.Add(message.value, AddTo(records_));
       if (message.record > 0) acknowledge = message.record;
       break;
-    case CopyMessage::Kind::kParts:
+    case CopyKind::kParts:
       status = part_reader_.Add(message.value, AddTo(new_parts_));
       break;
-    case CopyMessage::Kind::kSnapshotEnd:
+    case CopyKind::kSnapshotEnd:
       parts_ = std::exchange(new_parts_, {});
       records_.clear();
       term_ = message.term;
       acknowledge = message.record;
       break;
-    case CopyMessage::Kind::kCounts:
+    case CopyKind::kCounts:
       counts_ = true;
       break;
-    case CopyMessage::Kind::kLead:
+    case CopyKind::kLead:
       break;
   }
   if (!status.ok()) return status;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/election/copy_set.h"
 #include "rendezvous/journal/journal.h"
 #include "rendezvous/journal/record_values.h"
 
@@ -18,8 +19,7 @@ namespace ddprun {
 
 // One message of the service that leads, as JournalCopy of proto/ddprun.proto.
 struct CopyMessage {
-  enum class Kind { kRecords, kParts, kSnapshotEnd, kCounts, kLead };
-  Kind kind = Kind::kRecords;
+  CopyKind kind = CopyKind::kRecords;
   std::string value;
   std::uint64_t record = 0;
   std::uint64_t term = 0;

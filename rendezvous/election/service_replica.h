@@ -4,7 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/observe/run_status.h"
+#include "rendezvous/service/server.h"
 
 namespace ddprun {
 
@@ -28,13 +32,35 @@ class ServiceReplica {
   // Ends all streams and stops. Another service may lead at once.
   virtual ~ServiceReplica() = default;
 
-  virtual int port() const = 0;
+  int port() const { return socket_.port; }
   // "ADDRESS:PORT", as other machines reach it.
-  virtual std::string target() const = 0;
-  virtual bool leads() = 0;
+  std::string target() const { return target_; }
+  bool leads() { return Server() != nullptr; }
   // As RendezvousServer's; empty while it stands by.
-  virtual std::vector<RunStatus> Status() = 0;
-  virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;
+  std::vector<RunStatus> Status();
+  void WaitUntilDrained(std::chrono::milliseconds timeout);
+
+ protected:
+  using Lock = std::unique_lock<std::mutex>;
+
+  ServiceReplica(ListeningSocket socket, std::string target, Callbacks callbacks);
+
+  std::shared_ptr<RendezvousServer> Server();
+  bool IsStopping();
+  // On the thread of the class below. What has been said last is not said again.
+  void Note(const std::string& sentence);
+
+  const ListeningSocket socket_;
+  const std::string target_;
+  const Callbacks callbacks_;
+
+  std::mutex mutex_;  // guards what follows, and what the class below says
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::shared_ptr<RendezvousServer> server_;  // while this one leads
+
+ private:
+  std::string noted_;
 };
 
 // Another descriptor of the same socket, for the servers that listen at it in turn.

@@ -22,23 +22,31 @@
 namespace ddprun {
 namespace {
 
-v1::JournalCopy::Kind ToProto(CopyPiece::Kind kind) {
+v1::JournalCopy::Kind ToProto(CopyKind kind) {
   switch (kind) {
-    case CopyPiece::Kind::kRecord:
+    case CopyKind::kRecords:
       return v1::JournalCopy::RECORDS;
-    case CopyPiece::Kind::kPart:
+    case CopyKind::kParts:
       return v1::JournalCopy::PARTS;
-    case CopyPiece::Kind::kSnapshotEnd:
+    case CopyKind::kSnapshotEnd:
       return v1::JournalCopy::SNAPSHOT_END;
-    case CopyPiece::Kind::kCounts:
+    case CopyKind::kCounts:
       return v1::JournalCopy::COUNTS;
-    case CopyPiece::Kind::kLead:
+    case CopyKind::kLead:
       return v1::JournalCopy::LEAD;
   }
   return v1::JournalCopy::RECORDS;
 }
 
 }  // namespace
+
+CopyKind KindOf(v1::JournalCopy::Kind kind) {
+  for (const CopyKind one :
+       {CopyKind::kParts, CopyKind::kSnapshotEnd, CopyKind::kCounts, CopyKind::kLead}) {
+    if (ToProto(one) == kind) return one;
+  }
+  return CopyKind::kRecords;
+}
 
 // The stream to one copy. Owns itself until OnDone; the journal's peer holds it too, to wake it.
 class StandbyCalls::Copy final : public grpc::ServerBidiReactor<v1::CopyReport, v1::JournalCopy>,

@@ -14,6 +14,9 @@
 
 namespace ddprun {
 
+// A kind that is not known here counts as records.
+CopyKind KindOf(v1::JournalCopy::Kind kind);
+
 // What the calls are answered from. Called on gRPC threads; must not block.
 class StandbyRole {
  public:

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Kind = CopyPiece::Kind;
+using Kind = CopyKind;
 
 constexpr TimePoint kBegin{std::chrono::hours(1)};
 
@@ -72,7 +72,7 @@ TEST(CopySetTest, ALaterOneCountsOnceItHasASnapshot) {
   copies.Snapshot({"a and b"});
   copies.Append("c", kBegin);
   EXPECT_FALSE(copies.WantsSnapshot());
-  EXPECT_THAT(TakeAll(copies, copy), ElementsAre(Kind::kPart, Kind::kSnapshotEnd, Kind::kRecord));
+  EXPECT_THAT(TakeAll(copies, copy), ElementsAre(Kind::kParts, Kind::kSnapshotEnd, Kind::kRecords));
   EXPECT_EQ(copies.counting(), 0u);
   copies.Acknowledge(copy, 2, kBegin);
   EXPECT_EQ(copies.counting(), 1u);
@@ -145,34 +145,34 @@ TEST(HeldCopyTest, AnOldCopyStaysUntilTheNewOneIsWhole) {
     EXPECT_TRUE(held.Replay({.on_part = add, .on_record = add}).ok());
     return found;
   };
-  const auto take = [&held](CopyMessage::Kind kind, const std::string& text, std::uint64_t record) {
+  const auto take = [&held](Kind kind, const std::string& text, std::uint64_t record) {
     const std::string value = text.empty() ? "" : CutIntoValues({text}, 100).front();
     return held.Add({kind, value, record, 16}, kBegin);
   };
-  EXPECT_EQ(*take(CopyMessage::Kind::kSnapshotEnd, "", 0), std::optional<std::uint64_t>(0));
-  EXPECT_EQ(*take(CopyMessage::Kind::kRecords, "a", 1), std::optional<std::uint64_t>(1));
-  ASSERT_TRUE(take(CopyMessage::Kind::kCounts, "", 0).ok());
+  EXPECT_EQ(*take(Kind::kSnapshotEnd, "", 0), std::optional<std::uint64_t>(0));
+  EXPECT_EQ(*take(Kind::kRecords, "a", 1), std::optional<std::uint64_t>(1));
+  ASSERT_TRUE(take(Kind::kCounts, "", 0).ok());
   EXPECT_TRUE(held.counts());
   held.OnConnection();
   EXPECT_FALSE(held.counts());
-  ASSERT_TRUE(take(CopyMessage::Kind::kParts, "a and b", 0).ok());
+  ASSERT_TRUE(take(Kind::kParts, "a and b", 0).ok());
   EXPECT_THAT(records(), ElementsAre("a"));
-  ASSERT_TRUE(take(CopyMessage::Kind::kSnapshotEnd, "", 7).ok());
+  ASSERT_TRUE(take(Kind::kSnapshotEnd, "", 7).ok());
   EXPECT_THAT(records(), ElementsAre("a and b"));
-  ASSERT_TRUE(take(CopyMessage::Kind::kRecords, "c", 8).ok());
+  ASSERT_TRUE(take(Kind::kRecords, "c", 8).ok());
   EXPECT_THAT(records(), ElementsAre("a and b", "c"));
 }
 
 TEST(HeldCopyTest, OneThatSleptMayHaveBeenGivenUp) {
   HeldCopy held;
-  ASSERT_TRUE(held.Add({CopyMessage::Kind::kSnapshotEnd, "", 0, 16}, kBegin).ok());
+  ASSERT_TRUE(held.Add({Kind::kSnapshotEnd, "", 0, 16}, kBegin).ok());
   EXPECT_TRUE(held.Add({}, kBegin + kCopyTimeout - milliseconds(1)).ok());
   EXPECT_FALSE(held.Add({}, kBegin + 2 * kCopyTimeout).ok());
 }
 
 TEST(HeldCopyTest, DamageIsAnError) {
   HeldCopy held;
-  EXPECT_EQ(held.Add({CopyMessage::Kind::kRecords, "?", 1, 16}, kBegin).status().code(),
+  EXPECT_EQ(held.Add({Kind::kRecords, "?", 1, 16}, kBegin).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
@@ -273,7 +273,7 @@ class RandomCopies {
       if (piece.bytes != nullptr) bytes.push_back(*piece.bytes);
     }
     if (pieces.empty()) return;
-    CopyMessage message{static_cast<CopyMessage::Kind>(pieces.back().kind), "", 0, 16};
+    CopyMessage message{pieces.back().kind, "", 0, 16};
     for (std::string& value : CutIntoValues(bytes, 6)) {
       message.value = std::move(value);
       link.down.push_back(message);
