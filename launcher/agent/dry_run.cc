@@ -16,6 +16,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/collectives/flight_recorder.h"
 #include "launcher/node/network.h"
+#include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/progress_message.h"
@@ -89,10 +90,11 @@ std::string Rendezvous(const DryRun& dry_run) {
   if (options.endpoint.has_value()) {
     const bool is_one = options.endpoint->others.empty();
     const bool here = options.is_host.value_or(dry_run.endpoint_is_here && is_one);
-    if (!options.journal.empty()) {
-      return absl::StrCat(EndpointText(*options.endpoint),
-                          ", hosted by these machines; one leads, with the journal in ",
-                          options.journal);
+    if (HostsReplica(options)) {
+      return absl::StrCat(EndpointText(*options.endpoint), ", hosted by these machines; ",
+                          options.journal.empty()
+                              ? "the first one leads, and the others keep copies of its journal"
+                              : "one leads, with the journal in " + options.journal);
     }
     return absl::StrCat(
         EndpointText(*options.endpoint),

@@ -116,12 +116,15 @@ absl::StatusOr<RendezvousEndpoint> HostReplica(
 
 }  // namespace
 
+bool HostsReplica(const Options& options) {
+  return !options.journal.empty() || options.standby_nodes > 0;
+}
+
 absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const Security& security,
                                                   const std::string& own_run_id,
                                                   RunWatcher* watcher,
                                                   std::function<void(const std::string&)> on_note) {
-  if (!options.journal.empty() || options.standby_nodes > 0)
-    return HostReplica(options, security, own_run_id, watcher, on_note);
+  if (HostsReplica(options)) return HostReplica(options, security, own_run_id, watcher, on_note);
   if (options.endpoint.has_value() && !options.standalone) {
     RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
     const bool is_address_here = IsThisMachine(rendezvous.host);

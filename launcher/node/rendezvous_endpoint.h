@@ -23,10 +23,12 @@ struct RendezvousEndpoint {
   int port = 0;
 };
 
+// Each machine that --rdzv-endpoint names has one of the run's services.
+bool HostsReplica(const Options& options);
+
 // A run of one node without an endpoint has a service without network. Node 0 hosts the service at
 // --master-addr. An --rdzv-endpoint that is this machine is hosted here, unless a service listens
-// there already. With --journal or --standby-nodes, each machine that the endpoint names hosts one
-// of its services.
+// there already.
 // `on_note`: called on any thread with a sentence about that service. `watcher` observes a service
 // that is opened here. `own_run_id` names the run of nodes without a name. ALREADY_EXISTS,
 // INVALID_ARGUMENT or UNAVAILABLE: one sentence.

@@ -102,6 +102,8 @@ TEST(DryRunTest, WhereSeveralServicesAre) {
   EXPECT_THAT(Text("--nnodes 2 --rdzv-endpoint h:1,i:2 --rdzv-id r --journal etcd://e:1", 2),
               HasSubstr("h:1,i:2, hosted by these machines; one leads, with the journal in "
                         "etcd://e:1"));
+  EXPECT_THAT(Text("--nnodes 2 --rdzv-endpoint h:1,i:2 --rdzv-id r --standby-nodes 1", 2),
+              HasSubstr("h:1,i:2, hosted by these machines; the first one leads"));
 }
 
 TEST(DryRunTest, WhereTheFlightRecorderDumps) {
