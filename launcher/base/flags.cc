@@ -213,7 +213,8 @@ void ReadInto(Reader& reader, const Flag&, const Value& value, std::optional<End
   const std::vector<std::string> texts = absl::StrSplit(value.text, ',');
   std::vector<Endpoint> endpoints(texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (ParseEndpoint(texts[i], kEndpointPortDefault, endpoints[i]) && (texts.size() == 1 || endpoints[i].port != 0))
+    if (ParseEndpoint(texts[i], kEndpointPortDefault, endpoints[i]) &&
+        (texts.size() == 1 || endpoints[i].port != 0))
       continue;
     return reader.Fail(value,
                        "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");

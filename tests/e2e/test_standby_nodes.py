@@ -96,7 +96,7 @@ def test_node_0_is_lost_and_a_person_promotes_another(flags, tmp_path):
     training.end(training.nodes[1:], text)
 
 
-@pytest.mark.nightly  # on a busy machine no next round was seen in 2 of 9 runs: to be explained
+@pytest.mark.nightly  # until it has run often since it was mended: the message to lead could be lost
 def test_node_0_leaves_and_hands_over(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     training = Run(tmp_path)
