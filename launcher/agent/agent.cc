@@ -191,6 +191,7 @@ void Agent::Loop() {
          health_retry_, slurm_comment_.NextDeadline(), trainer_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
+    HandleSession(now);
     if (auto address = own_address_.OnTurn(session_.service(), now, events_))
       join_address_ = *std::move(address);
     OnHealthTurn(now);
@@ -221,8 +222,6 @@ void Agent::ShowRefusals(TimePoint now) {
 
 void Agent::HandleReady(const Ready& ready, TimePoint now) {
   switch (ready.source) {
-    case Source::kSession:
-      return HandleSession(now);
     case Source::kSignal:
       return HandleSignals(now);
     case Source::kControlPipe:
@@ -245,6 +244,7 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return;
     case Source::kStdin:
       return stdin_pump_.OnReady();
+    case Source::kSession:
     case Source::kStacks:
     case Source::kSideCommand:
       return;  // handled in each turn of the loop
@@ -310,7 +310,7 @@ void Agent::SendToHead(const NodeMessage& message) {
 }
 
 void Agent::HandleSession(TimePoint now) {
-  for (SessionEvent& event : session_.TakeEvents()) {
+  for (SessionEvent& event : session_.TakeEvents(now)) {
     stores_.OnSessionEvent(event);
     if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
     std::visit(Overloaded{[&](Directive& directive) { HandleDirective(directive, now); },

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/agent/node_session.h"
 
+#include <variant>
+
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/process/thread_check.h"
 
 namespace ddprun {
+namespace {
+
+// What the client may be late by on a busy machine.
+constexpr std::chrono::seconds kClientSlack{5};
+
+}  // namespace
 
 absl::Status NodeSession::OpenService(const Options& options, const Security& security,
                                       const std::optional<TlsCredentials>& credentials,
@@ -30,6 +39,7 @@ void NodeSession::Begin(Join join, std::chrono::milliseconds timeout) {
   session_ = hosts_service()
                  ? service_.server->OpenSession(std::move(join), std::move(handler))
                  : SessionClient::Open(channel_, std::move(join), timeout, std::move(handler));
+  if (!hosts_service()) answer_due_ = std::chrono::steady_clock::now() + timeout + kClientSlack;
 }
 
 void NodeSession::Send(Report report) {
@@ -38,6 +48,31 @@ void NodeSession::Send(Report report) {
 
 bool NodeSession::BreakFor(std::chrono::milliseconds pause) {
   return session_ != nullptr && session_->BreakFor(pause);
+}
+
+void NodeSession::Follow(const SessionEvent& event, TimePoint now) {
+  if (std::holds_alternative<Connecting>(event)) return;
+  const auto* broken = std::get_if<Reconnecting>(&event);
+  answer_due_ =
+      broken != nullptr ? std::optional(now + broken->remaining + kClientSlack) : std::nullopt;
+}
+
+std::vector<SessionEvent> NodeSession::TakeEvents(TimePoint now) {
+  std::vector<SessionEvent> events = events_.TakeAll();
+  if (given_up_) return {};
+  for (const SessionEvent& event : events) Follow(event, now);
+  if (answer_due_.has_value() && now >= *answer_due_) {
+    given_up_ = true;
+    answer_due_.reset();
+    events.emplace_back(SessionEnded{absl::FailedPreconditionError(absl::StrCat(
+        "this node's threads for the network do not answer, as where no thread can be started: ",
+        ThreadsRemedy()))});
+  }
+  return events;
+}
+
+std::optional<TimePoint> NodeSession::NextDeadline() const {
+  return Earliest({heartbeat_due_, answer_due_});
 }
 
 void NodeSession::OnAccepted(const Accepted& accepted, TimePoint now) {

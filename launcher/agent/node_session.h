@@ -77,7 +77,8 @@ class NodeSession {
   void Send(Report report);
   // False: there is no connection that could break.
   bool BreakFor(std::chrono::milliseconds pause);
-  std::vector<SessionEvent> TakeEvents() { return events_.TakeAll(); }
+  // Ends with SessionEnded where the client has missed its own deadline; nothing follows that one.
+  std::vector<SessionEvent> TakeEvents(TimePoint now);
   void OnAccepted(const Accepted& accepted, TimePoint now);
 
   // The time within which this node may reconnect.
@@ -86,7 +87,7 @@ class NodeSession {
     return heartbeat_due_.has_value() && now >= *heartbeat_due_;
   }
   void SendHeartbeat(Heartbeat heartbeat, TimePoint now);
-  std::optional<TimePoint> NextDeadline() const { return heartbeat_due_; }
+  std::optional<TimePoint> NextDeadline() const;
 
   void End() { session_.reset(); }
   // Ends the channel, and waits until the other nodes have received their verdict from this node's
@@ -94,6 +95,8 @@ class NodeSession {
   void CloseService();
 
  private:
+  void Follow(const SessionEvent& event, TimePoint now);
+
   EventQueue events_;  // before what posts to it
   RendezvousEndpoint service_;
   std::shared_ptr<ServiceChannel> channel_;
@@ -101,6 +104,10 @@ class NodeSession {
   std::chrono::milliseconds heartbeat_{0};  // the maximum time between two; 0: no limit
   std::optional<TimePoint> heartbeat_due_;
   std::chrono::milliseconds reconnect_timeout_{0};
+  // When the client must have said whether the service was reached: gRPC's timers end for good
+  // where a thread of theirs cannot be started (seen with 1.51), and no call ends any more.
+  std::optional<TimePoint> answer_due_;
+  bool given_up_ = false;
 };
 
 }  // namespace ddprun

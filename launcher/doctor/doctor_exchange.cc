@@ -261,7 +261,8 @@ void DoctorExchange::Await(TimePoint deadline, const std::function<bool()>& done
     if (left.count() <= 0) return;
     pollfd polled{.fd = session_.fd(), .events = POLLIN, .revents = 0};
     poll(&polled, 1, static_cast<int>(left.count()));
-    for (SessionEvent& event : session_.TakeEvents()) OnEvent(std::move(event));
+    for (SessionEvent& event : session_.TakeEvents(std::chrono::steady_clock::now()))
+      OnEvent(std::move(event));
   }
 }
 

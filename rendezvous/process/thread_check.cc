@@ -21,18 +21,6 @@ namespace {
 
 const char* program_name = "ddprun";
 
-// Which of them it met the kernel does not say.
-std::string Remedy() {
-  std::string limits;
-  // The kernel does not limit root.
-  if (const auto processes = ResourceLimit(RLIMIT_NPROC); processes && geteuid() != 0)
-    absl::StrAppend(&limits, "`ulimit -u` (", *processes, "), ");
-  if (const auto memory = ResourceLimit(RLIMIT_AS))
-    absl::StrAppend(&limits, "`ulimit -v` (", *memory / 1024, "), ");
-  return absl::StrCat("raise ", limits, limits.empty() ? "" : "or ",
-                      "the limit of processes of its container or cgroup (pids.max)");
-}
-
 // A container's filter answers clone3 with EPERM, and glibc 2.34 or newer starts threads without
 // that call only for ENOSYS.
 constexpr char kForbidden[] =
@@ -77,7 +65,8 @@ Started StartThreads(int count) {
       _exit(1);
     }
     if (error.code() == std::errc::resource_unavailable_try_again) {
-      std::fprintf(stderr, "%s: no thread can be started: %s\n", program_name, Remedy().c_str());
+      std::fprintf(stderr, "%s: no thread can be started: %s\n", program_name,
+                   ThreadsRemedy().c_str());
       _exit(1);
     }
     std::fprintf(stderr, "%s: %s\n", program_name, error.what());
@@ -90,13 +79,25 @@ Started StartThreads(int count) {
 
 }  // namespace
 
+// Which of them it met the kernel does not say.
+std::string ThreadsRemedy() {
+  std::string limits;
+  // The kernel does not limit root.
+  if (const auto processes = ResourceLimit(RLIMIT_NPROC); processes && geteuid() != 0)
+    absl::StrAppend(&limits, "`ulimit -u` (", *processes, "), ");
+  if (const auto memory = ResourceLimit(RLIMIT_AS))
+    absl::StrAppend(&limits, "`ulimit -v` (", *memory / 1024, "), ");
+  return absl::StrCat("raise ", limits, limits.empty() ? "" : "or ",
+                      "the limit of processes of its container or cgroup (pids.max)");
+}
+
 absl::Status CheckThreads(int count) {
   const auto [started, forbidden] = StartThreads(count);
   if (started >= count) return absl::OkStatus();
   if (forbidden) return absl::ResourceExhaustedError(kForbidden);
   return absl::ResourceExhaustedError(
       absl::StrCat("only ", started, " of the ", count,
-                   " threads and processes that it needs can be started; ", Remedy()));
+                   " threads and processes that it needs can be started; ", ThreadsRemedy()));
 }
 
 void ExplainThreadFailures(const char* program) {

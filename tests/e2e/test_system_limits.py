@@ -9,7 +9,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BIN, DDPRUN, clean_environment, free_port, run, wait_for
+from conftest import BIN, DDPRUN, REPO, clean_environment, free_port, run, wait_for
+
+sys.path.insert(0, str(REPO / "tests" / "testing"))
+from faults import Faults  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs a user and mounts of its own")
 
@@ -36,7 +39,10 @@ def limited(processes, command, env):
 
 
 def end_of(process):
-    said = process.communicate(timeout=60)[0]
+    try:
+        said = process.communicate(timeout=60)[0]
+    finally:
+        process.terminate()  # else it counts among the user's processes in the next tests
     assert not re.search("terminate called|assertion|SIGABRT|name service", said), said
     assert 0 <= process.returncode < 128, (process.returncode, said)
     return process.returncode, said
@@ -66,6 +72,22 @@ def test_a_run_of_two_nodes(programs):
     # While one of them counts, the other one may not be executed (126).
     assert {code for code, _ in ends[0]} <= {1, 126} and any(SENTENCE.search(said) for _, said in ends[0]), ends
     assert [code for code, _ in ends[-1]] == [0, 0], ends
+
+
+def test_threads_run_out_after_the_check(tmp_path):
+    """As where another program of the user takes them: gRPC's timers then end for good, and no call of it returns."""
+    nodes = []
+    for count in range(20, 34):
+        (tmp_path / str(count)).mkdir()
+        faults = Faults(tmp_path / str(count))
+        faults.set(f"thread EAGAIN from={count}")
+        flags = ["--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", free_port(), "--join-timeout", "1"]
+        command = [DDPRUN, *map(str, flags), "true"]
+        env = clean_environment(**faults.env())
+        nodes.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    ends = [end_of(node) for node in nodes]
+    assert {code for code, _ in ends} == {1}, ends
+    assert any("threads for the network do not answer" in said for _, said in ends), ends
 
 
 @pytest.mark.parametrize("command", [["ddpctl", "status", "--rdzv-endpoint", "127.0.0.1:1"], ["ddprun-rendezvous", "--port", "0"]])

@@ -16,10 +16,9 @@
 #include <unistd.h>
 
 static const char* const kCallNames[kCalls] = {
-    "open",  "read",         "write",     "fsync",   "truncate", "rename", "unlink",
-    "mkdir", "stat",         "opendir",   "lock",    "close",    "accept", "socket",
-    "pipe",  "epoll_create", "epoll_ctl", "eventfd", "signalfd", "timerfd",
-    "exec"};
+    "open",      "read",    "write",    "fsync",   "truncate", "rename", "unlink", "mkdir",
+    "stat",      "opendir", "lock",     "close",   "accept",   "socket", "pipe",   "epoll_create",
+    "epoll_ctl", "eventfd", "signalfd", "timerfd", "exec",     "thread"};
 
 enum Action { kHang, kDelay, kShort, kFail };
 

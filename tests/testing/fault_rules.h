@@ -30,6 +30,7 @@ enum Call {
   kSignalfd,
   kTimerfd,
   kExec,
+  kThread,
   kCalls
 };
 

@@ -9,6 +9,7 @@
 //
 //   CALL     open read write fsync truncate rename unlink mkdir stat opendir lock close
 //            accept socket pipe epoll_create epoll_ctl eventfd signalfd timerfd exec
+//            thread (pthread_create)
 //            Each stands for all variants of that call (pwrite and writev are "write", access is
 //            "stat", glob is "opendir", mkstemp is "open").
 //   ACTION   hang         until the rule is gone; signals do not end it
@@ -29,8 +30,10 @@
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -107,6 +110,14 @@ int mkostemp(char* path, int flags) {
 }
 int mkstemp64(char* path) { return mkstemp(path); }
 int mkostemp64(char* path, int flags) { return mkostemp(path, flags); }
+
+// ---- thread
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                   void* argument) {
+  REAL(pthread_create);
+  return Fails(kThread) ? errno : real(thread, attributes, body, argument);
+}
 
 // ---- exec
 
