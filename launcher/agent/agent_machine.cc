@@ -19,6 +19,8 @@ void Agent::LookForNotice(TimePoint now) {
 
 void Agent::TellWorkers(const Preemption& preemption, TimePoint now) {
   const WorkerNotices::Reached workers = workers_.notices().Begin(preemption, now);
+  if (const auto saved = workers_.notices().SavedByAll(now))
+    events_.push_back(WorkersSaved{*saved});
   const int signal = config_.options.stopping.notices.worker_signal;
   std::string text = absl::StrCat(ToSentence(preemption), "; ");
   if (workers.running == 0) {

@@ -35,14 +35,19 @@ bool WorkerNotices::Tell(int worker, TimePoint now) {
                             .reason = notice_->reason});
 }
 
-std::optional<std::uint64_t> WorkerNotices::OnSaved(int worker, std::uint64_t number,
-                                                    TimePoint now) {
-  if (std::exchange(table_[worker].notice_saved, number) == number) return std::nullopt;
-  if (!Stands(now) || number != notice_->number) return std::nullopt;
+bool WorkerNotices::OnSaved(int worker, std::uint64_t number) {
+  return std::exchange(table_[worker].notice_saved, number) != number;
+}
+
+std::optional<std::uint64_t> WorkerNotices::SavedByAll(TimePoint now) const {
+  if (!Stands(now)) return std::nullopt;
+  bool any = false;
   for (int i = 0; i < table_.size(); ++i) {
-    if (table_.IsRunning(i) && table_[i].notice_saved != number) return std::nullopt;
+    if (!table_.IsRunning(i)) continue;
+    if (table_[i].notice_saved != notice_->number) return std::nullopt;
+    any = true;
   }
-  return number;
+  return any ? std::optional(notice_->number) : std::nullopt;
 }
 
 // A worker without a handler, as one that has just been started, would be killed by the signal. To

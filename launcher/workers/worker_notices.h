@@ -25,8 +25,11 @@ class WorkerNotices {
   Reached Begin(const Preemption& preemption, TimePoint now);
   void End() { notice_.reset(); }
 
-  // The worker has saved for that notice. Its number, once all that run have.
-  std::optional<std::uint64_t> OnSaved(int worker, std::uint64_t number, TimePoint now);
+  // The worker has saved for that notice, of which it may have heard from a worker of another node
+  // before this one's agent has. False: it has said so before.
+  bool OnSaved(int worker, std::uint64_t number);
+  // The number of the notice, once all workers that run have saved for it.
+  std::optional<std::uint64_t> SavedByAll(TimePoint now) const;
   // The worker says that it reads notices. False: there is none, or it does not read it.
   bool Tell(int worker, TimePoint now);
   // Signals the workers that handle the signal by now, unless the round is over or being stopped.

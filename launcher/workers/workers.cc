@@ -178,9 +178,8 @@ std::optional<ProgressMessage> Workers::ReadProgress(int worker, TimePoint now,
     notices_.Tell(worker, now);
   }
   if (is_parked || OnlyHears(*message)) return std::nullopt;
-  if (message->saved_notice.has_value()) {
-    if (const auto saved = notices_.OnSaved(worker, *message->saved_notice, now))
-      events.push_back(WorkersSaved{*saved});
+  if (message->saved_notice.has_value() && notices_.OnSaved(worker, *message->saved_notice)) {
+    if (const auto saved = notices_.SavedByAll(now)) events.push_back(WorkersSaved{*saved});
   }
   if (message->left_round == ToNumber(requests_.start().round))
     OnLeft(worker, *message, now, events);

@@ -13,11 +13,12 @@ import time
 import urllib.parse
 
 import pytest
-from conftest import DDPRUN, PYTHON, clean_environment, finish_all, run, start, wait_for
+from conftest import DDPRUN, PYTHON, TRAIN, clean_environment, finish_all, run, start, wait_for
 
-# Saves once for each notice, says so, and stays until it is told to go. With "quiet" it does not say so.
+# Saves once for each notice, says so, and stays until it is told to go. With "quiet" it does not say so, with "early" it says
+# so before it hears of the first.
 WORKER = """
-import os, sys, time
+import os, socket, sys, time
 import ddprun
 
 folder, what = sys.argv[1:]
@@ -26,9 +27,12 @@ mine = f"{os.environ['DDPRUN_ROUND']}.{os.environ['RANK']}"
 def on_notice(seconds):
     with open(f"{folder}/saved.{mine}", "a") as file:
         file.write(f"{seconds}\\n")
-    if what != "quiet":
+    if what == "say":
         ddprun.notice_saved()
 
+if what == "early":
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(b"SAVED=1\\n", os.environ["DDPRUN_NOTIFY_SOCKET"])
 assert ddprun.on_notice(on_notice)
 open(f"{folder}/ready.{mine}", "w").close()
 while not os.path.exists(f"{folder}/done"):
@@ -195,6 +199,44 @@ def test_a_cloud_takes_a_machine_and_the_others_go_on(tmp_path, port, worker, ma
     assert not list(tmp_path.glob("saved.2.*"))
     if kind == "aws":
         assert clouds[1].tokens >= 2, "the first has run out"
+
+
+def test_workers_may_have_saved_before_their_agent_hears_of_the_notice(tmp_path, port, worker):
+    """As where a worker of the other node has told them in their collective."""
+    notice = tmp_path / "notice"
+    flags = ["--preempt-notice", notice]
+    nodes = [launch([*node_flags(port, "1:2", rank), *flags * rank], worker, tmp_path, ["early", "say"][rank]) for rank in range(2)]
+    wait_until_ready(tmp_path, 2)
+    notice.write_text("600")
+    wait_until_ready(tmp_path, 1, round=2)
+    (tmp_path / "done").touch()
+    assert [code for code, _, _ in finish_all(nodes)] == [0, 0]
+
+
+def test_train_loses_no_step_to_a_machine_that_goes(tmp_path, port):
+    """Nothing but the notice lets it save. The rank that stays goes on from there."""
+    settings = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "256", "--batch-size", "4", "--log-every", "1"]
+    settings += ["--epochs", "100000", "--no-eval", "--checkpoint-seconds", "1000", "--output-dir", tmp_path, "--resume", "auto"]
+    notice = tmp_path / "notice"
+    flags = ["--preempt-notice", notice]
+    nodes = [launch([*node_flags(port, "1:2", rank), *flags * rank], TRAIN, *settings, OMP_NUM_THREADS="1") for rank in range(2)]
+    status = [DDPRUN, "status", "--rdzv-endpoint", f"127.0.0.1:{port}", "--json"]
+
+    def step(round):
+        shown = json.loads(run(status).stdout or '{"runs": []}')["runs"]
+        progress = shown[0]["progress"] if shown and shown[0]["round"] == round else None
+        return (progress and progress["step"]) or 0
+
+    wait_for("some steps", lambda: step(1) >= 5)
+    notice.write_text("90")
+    assert nodes[1].wait(60) == 0
+    saved = max(int(path.stem.split("-")[1]) for path in (tmp_path / "checkpoints").glob("step-*.safetensors"))
+    wait_for("steps of the next round", lambda: step(2) > saved)
+    nodes[0].terminate()
+    (code, out, err), _ = finish_all(nodes)
+    assert code == 128 + signal.SIGTERM and re.search(drained(f"the file {notice}", "89|90"), err), err
+    after = re.search(r"goes on after step (\d+) with 1 rank", out)
+    assert after and int(after[1]) >= saved > 0, (saved, out)
 
 
 def test_azure_may_cancel_and_the_machine_stays(tmp_path, port, worker, make_cloud):
