@@ -21,7 +21,7 @@ bool IsFoldedRead(StoreVerb verb) {
 }
 
 // A key that is equal for equal reads, and only for those.
-std::string QuestionOf(const StoreOp& op) {
+std::string ReadKeyOf(const StoreOp& op) {
   std::string text =
       absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round), ":", op.number);
   for (const std::string& key : op.keys) absl::StrAppend(&text, ":", key.size(), ":", key);
@@ -54,46 +54,46 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
     return refuse(absl::InvalidArgumentError(
         absl::StrCat("store request id ", id, " is 0 or not answered yet")));
   }
-  if (of_worker.size() >= kStreamOpsMax || asks_.size() >= kStreamOpsMax) {
+  if (of_worker.size() >= kStreamOpsMax || requests_.size() >= kStreamOpsMax) {
     return refuse(absl::ResourceExhaustedError(absl::StrCat(
         "the worker has ", of_worker.size(), " unanswered store operations and the node ",
-        asks_.size(), "; the limit is ", kStreamOpsMax)));
+        requests_.size(), "; the limit is ", kStreamOpsMax)));
   }
   op.timeout = CutTimeout(op.timeout);
   const Caller caller{worker, id, op.number, op.timeout, now + op.timeout, false};
   if (op.verb == StoreVerb::kAdd && op.keys.size() == 1 && !alone) {
     if (FoldAdd(caller, op)) return answers;
     const std::string key = op.keys[0];
-    const AskId ask = NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/false);
+    const RequestId request = NewRequest(std::move(op), {caller}, caller.deadline, /*alone=*/false);
     Adds& adds = adds_[key];
     if (adds.gathering != 0) {  // of the other sign, or too large a sum
-      asks_.at(ask).alone = true;
-      Queue(ask);
+      requests_.at(request).alone = true;
+      Queue(request);
     } else {
-      adds.gathering = ask;
-      if (adds.under_way == 0) Queue(ask);
+      adds.gathering = request;
+      if (adds.under_way == 0) Queue(request);
     }
     return answers;
   }
   if (alone || !IsFoldedRead(op.verb)) {
-    Queue(NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/true));
+    Queue(NewRequest(std::move(op), {caller}, caller.deadline, /*alone=*/true));
     return answers;
   }
-  std::string question = QuestionOf(op);
-  if (Join(caller, question)) return answers;
-  const AskId ask = NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/false);
-  questions_[std::move(question)] = ask;
-  Queue(ask);
+  std::string read = ReadKeyOf(op);
+  if (Join(caller, read)) return answers;
+  const RequestId request = NewRequest(std::move(op), {caller}, caller.deadline, /*alone=*/false);
+  reads_[std::move(read)] = request;
+  Queue(request);
   return answers;
 }
 
-bool StoreCoalescer::Join(const Caller& caller, const std::string& question) {
-  const auto it = questions_.find(question);
-  if (it == questions_.end()) return false;
-  Ask& ask = asks_.at(it->second);
-  if (ask.deadline > caller.deadline) return false;
-  ask.callers.push_back(caller);
-  ask.callers.back().late = ask.ever_sent;
+bool StoreCoalescer::Join(const Caller& caller, const std::string& read) {
+  const auto it = reads_.find(read);
+  if (it == reads_.end()) return false;
+  Request& request = requests_.at(it->second);
+  if (request.deadline > caller.deadline) return false;
+  request.callers.push_back(caller);
+  request.callers.back().late = request.ever_sent;
   by_worker_[caller.worker].emplace(caller.id, it->second);
   return true;
 }
@@ -101,23 +101,23 @@ bool StoreCoalescer::Join(const Caller& caller, const std::string& question) {
 bool StoreCoalescer::FoldAdd(const Caller& caller, const StoreOp& op) {
   const auto it = adds_.find(op.keys[0]);
   if (it == adds_.end() || it->second.gathering == 0) return false;
-  Ask& ask = asks_.at(it->second.gathering);
-  if (!Fits(ask.op.number, op.number)) return false;
-  ask.op.number += op.number;
-  ask.callers.push_back(caller);
+  Request& request = requests_.at(it->second.gathering);
+  if (!Fits(request.op.number, op.number)) return false;
+  request.op.number += op.number;
+  request.callers.push_back(caller);
   by_worker_[caller.worker].emplace(caller.id, it->second.gathering);
   return true;
 }
 
-StoreCoalescer::AskId StoreCoalescer::NewAsk(StoreOp op, std::vector<Caller> callers,
-                                             TimePoint deadline, bool alone) {
-  const AskId id = ++last_id_;
+StoreCoalescer::RequestId StoreCoalescer::NewRequest(StoreOp op, std::vector<Caller> callers,
+                                                     TimePoint deadline, bool alone) {
+  const RequestId id = ++last_id_;
   for (const Caller& caller : callers) by_worker_[caller.worker][caller.id] = id;
-  Ask& ask = asks_[id];
-  ask.op = std::move(op);
-  ask.callers = std::move(callers);
-  ask.deadline = deadline;
-  ask.alone = alone;
+  Request& request = requests_[id];
+  request.op = std::move(op);
+  request.callers = std::move(callers);
+  request.deadline = deadline;
+  request.alone = alone;
   return id;
 }
 
@@ -126,40 +126,40 @@ void StoreCoalescer::Cancel(StoreWorker worker, std::uint64_t id) {
   if (of_worker == by_worker_.end()) return;
   const auto it = of_worker->second.find(id);
   if (it == of_worker->second.end()) return;
-  const AskId ask = it->second;
+  const RequestId request = it->second;
   of_worker->second.erase(it);
-  Leave(worker, ask, id);
+  Leave(worker, request, id);
 }
 
 void StoreCoalescer::WorkerGone(StoreWorker worker) {
   auto node = by_worker_.extract(worker);
   if (!node) return;
-  for (const auto& [id, ask] : node.mapped()) Leave(worker, ask, id);
+  for (const auto& [id, request] : node.mapped()) Leave(worker, request, id);
 }
 
-void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id) {
-  const auto it = asks_.find(id);
-  if (it == asks_.end()) return;
-  Ask& ask = it->second;
-  const auto caller = std::find_if(ask.callers.begin(), ask.callers.end(), [&](const Caller& one) {
-    return one.worker == worker && one.id == worker_id;
-  });
-  if (caller == ask.callers.end()) return;
-  if (ask.op.verb == StoreVerb::kAdd) {
+void StoreCoalescer::Leave(StoreWorker worker, RequestId id, std::uint64_t worker_id) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return;
+  Request& request = it->second;
+  const auto caller =
+      std::find_if(request.callers.begin(), request.callers.end(),
+                   [&](const Caller& one) { return one.worker == worker && one.id == worker_id; });
+  if (caller == request.callers.end()) return;
+  if (request.op.verb == StoreVerb::kAdd) {
     // An addend of a sum that was sent stays in it: the others' counts depend on it.
-    if (ask.ever_sent) {
-      if (ask.callers.size() > 1) {
+    if (request.ever_sent) {
+      if (request.callers.size() > 1) {
         caller->worker = StoreWorker{};
         caller->id = 0;
         return;
       }
     } else {
-      ask.op.number -= caller->number;
+      request.op.number -= caller->number;
     }
   }
-  ask.callers.erase(caller);
-  if (!ask.callers.empty()) return;
-  if (ask.sent) cancelled_.push_back(id);
+  request.callers.erase(caller);
+  if (!request.callers.empty()) return;
+  if (request.sent) cancelled_.push_back(id);
   Finish(id);
 }
 
@@ -171,31 +171,31 @@ StoreCoalescer::Answers StoreCoalescer::Receive(std::vector<StoreReply> replies)
   return answers;
 }
 
-void StoreCoalescer::Answered(AskId id, StoreResult result, Answers& answers) {
-  const auto it = asks_.find(id);
-  if (it == asks_.end() || !it->second.sent) return;
-  Ask ask = Finish(id);
-  if (Changes(ask.op.verb)) answered_.push_back(id);
-  if (ask.op.verb == StoreVerb::kAdd) {
-    AnswerAdd(std::move(ask), std::move(result), answers);
-  } else if (!Changes(ask.op.verb)) {
-    AnswerRead(std::move(ask), std::move(result), answers);
+void StoreCoalescer::Answered(RequestId id, StoreResult result, Answers& answers) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end() || !it->second.sent) return;
+  Request request = Finish(id);
+  if (Changes(request.op.verb)) answered_.push_back(id);
+  if (request.op.verb == StoreVerb::kAdd) {
+    AnswerAdd(std::move(request), std::move(result), answers);
+  } else if (!Changes(request.op.verb)) {
+    AnswerRead(std::move(request), std::move(result), answers);
   } else {
-    for (const Caller& caller : ask.callers) AddAnswer(caller, std::move(result), answers);
+    for (const Caller& caller : request.callers) AddAnswer(caller, std::move(result), answers);
   }
 }
 
 // Removes it from all indexes.
-StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
-  const auto it = asks_.find(id);
-  Ask ask = std::move(it->second);
-  asks_.erase(it);
-  for (const Caller& caller : ask.callers) {
+StoreCoalescer::Request StoreCoalescer::Finish(RequestId id) {
+  const auto it = requests_.find(id);
+  Request request = std::move(it->second);
+  requests_.erase(it);
+  for (const Caller& caller : request.callers) {
     const auto of_worker = by_worker_.find(caller.worker);
     if (of_worker != by_worker_.end()) of_worker->second.erase(caller.id);
   }
-  const StoreOp& op = ask.op;
-  if (op.verb == StoreVerb::kAdd && !ask.alone) {
+  const StoreOp& op = request.op;
+  if (op.verb == StoreVerb::kAdd && !request.alone) {
     const auto of_key = adds_.find(op.keys[0]);
     Adds& adds = of_key->second;
     if (adds.gathering == id) adds.gathering = 0;
@@ -205,26 +205,26 @@ StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
     }
     if (adds.gathering == 0 && adds.under_way == 0) adds_.erase(of_key);
   } else if (IsFoldedRead(op.verb)) {
-    const auto question = questions_.find(QuestionOf(op));
-    if (question != questions_.end() && question->second == id) questions_.erase(question);
+    const auto read = reads_.find(ReadKeyOf(op));
+    if (read != reads_.end() && read->second == id) reads_.erase(read);
   }
-  return ask;
+  return request;
 }
 
 // Each caller gets the count after its own addend.
-void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
-  if (!result.status.ok() && ask.callers.size() > 1 && !absl::IsAborted(result.status)) {
+void StoreCoalescer::AnswerAdd(Request request, StoreResult result, Answers& answers) {
+  if (!result.status.ok() && request.callers.size() > 1 && !absl::IsAborted(result.status)) {
     // The rejected sum has changed nothing; each addend is tried by itself.
-    for (Caller& caller : ask.callers) {
+    for (Caller& caller : request.callers) {
       if (caller.id == 0) continue;
-      StoreOp op = ask.op;
+      StoreOp op = request.op;
       op.number = caller.number;
-      Queue(NewAsk(std::move(op), {caller}, caller.deadline, /*alone=*/true));
+      Queue(NewRequest(std::move(op), {caller}, caller.deadline, /*alone=*/true));
     }
     return;
   }
-  std::int64_t count = result.number - ask.op.number;
-  for (const Caller& caller : ask.callers) {
+  std::int64_t count = result.number - request.op.number;
+  for (const Caller& caller : request.callers) {
     StoreResult one;
     one.status = result.status;
     count += caller.number;
@@ -233,14 +233,15 @@ void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   }
 }
 
-void StoreCoalescer::AnswerRead(Ask ask, StoreResult result, Answers& answers) {
+void StoreCoalescer::AnswerRead(Request request, StoreResult result, Answers& answers) {
   const absl::Status& status = result.status;
   const bool time_over = absl::IsDeadlineExceeded(status);
   std::vector<Caller> again;
   Answer same;
-  for (Caller& caller : ask.callers) {
-    if (time_over && caller.deadline <= ask.deadline) {
-      AddAnswer(caller, TimeOver(ask.op.verb, caller.timeout, result.keys, result.number), answers);
+  for (Caller& caller : request.callers) {
+    if (time_over && caller.deadline <= request.deadline) {
+      AddAnswer(caller, TimeOver(request.op.verb, caller.timeout, result.keys, result.number),
+                answers);
     } else if (time_over || (status.ok() && caller.late)) {
       again.push_back(caller);
     } else {
@@ -257,8 +258,8 @@ void StoreCoalescer::AnswerRead(Ask ask, StoreResult result, Answers& answers) {
     caller.late = false;
     deadline = std::min(deadline, caller.deadline);
   }
-  const AskId id = NewAsk(ask.op, std::move(again), deadline, /*alone=*/false);
-  questions_[QuestionOf(ask.op)] = id;
+  const RequestId id = NewRequest(request.op, std::move(again), deadline, /*alone=*/false);
+  reads_[ReadKeyOf(request.op)] = id;
   Queue(id);
 }
 
@@ -281,22 +282,22 @@ StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
   }
   std::size_t bytes = 0;
   while (!unsent_.empty() && bytes < kStoreBatchBytes && batch.requests.size() < kStoreBatchOps) {
-    const AskId id = unsent_.front();
+    const RequestId id = unsent_.front();
     unsent_.pop_front();
-    const auto it = asks_.find(id);
-    if (it == asks_.end() || it->second.sent) continue;
-    Ask& ask = it->second;
-    StoreOp op = ask.op;
+    const auto it = requests_.find(id);
+    if (it == requests_.end() || it->second.sent) continue;
+    Request& request = it->second;
+    StoreOp op = request.op;
     for (const std::string& key : op.keys) bytes += key.size();
     for (const std::string& value : op.values) bytes += value.size();
     // A repeated wait waits for the rest of its time, but never for 0, which means not to wait.
     if (op.timeout.count() > 0) {
-      const auto rest = std::chrono::ceil<milliseconds>(ask.deadline - now);
+      const auto rest = std::chrono::ceil<milliseconds>(request.deadline - now);
       op.timeout = std::max(rest, milliseconds{1});
     }
-    ask.sent = true;
-    ask.ever_sent = true;
-    if (op.verb == StoreVerb::kAdd && !ask.alone) {
+    request.sent = true;
+    request.ever_sent = true;
+    if (op.verb == StoreVerb::kAdd && !request.alone) {
       Adds& adds = adds_[op.keys[0]];
       adds.under_way = id;
       if (adds.gathering == id) adds.gathering = 0;
@@ -310,11 +311,11 @@ void StoreCoalescer::Lost() {
   cancelled_.clear();
   answered_.clear();
   unsent_.clear();
-  for (auto& [id, ask] : asks_) {
-    ask.sent = false;
+  for (auto& [id, request] : requests_) {
+    request.sent = false;
     // A sum that gathers behind another ADD of its key is sent when that one is answered.
-    if (ask.op.verb == StoreVerb::kAdd && !ask.alone && !ask.ever_sent &&
-        adds_.at(ask.op.keys[0]).under_way != 0) {
+    if (request.op.verb == StoreVerb::kAdd && !request.alone && !request.ever_sent &&
+        adds_.at(request.op.keys[0]).under_way != 0) {
       continue;
     }
     unsent_.push_back(id);
@@ -323,8 +324,8 @@ void StoreCoalescer::Lost() {
 
 std::vector<std::uint64_t> StoreCoalescer::Unanswered() const {
   std::vector<std::uint64_t> ids;
-  for (const auto& [id, ask] : asks_) {
-    if (ask.ever_sent && Changes(ask.op.verb)) ids.push_back(id);
+  for (const auto& [id, request] : requests_) {
+    if (request.ever_sent && Changes(request.op.verb)) ids.push_back(id);
   }
   return ids;
 }
@@ -334,15 +335,15 @@ std::vector<std::uint64_t> StoreCoalescer::Unanswered() const {
 StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
   round_ = round;
   Answers answers;
-  std::vector<AskId> over;
-  for (const auto& [id, ask] : asks_) {
-    if (ask.op.round != round) over.push_back(id);
+  std::vector<RequestId> over;
+  for (const auto& [id, request] : requests_) {
+    if (request.op.round != round) over.push_back(id);
   }
-  for (const AskId id : over) {
-    const Ask ask = Finish(id);
-    if (ask.sent) cancelled_.push_back(id);
-    for (const Caller& caller : ask.callers) {
-      AddAnswer(caller, ErrorResult(RoundOver(ask.op.round, round)), answers);
+  for (const RequestId id : over) {
+    const Request request = Finish(id);
+    if (request.sent) cancelled_.push_back(id);
+    for (const Caller& caller : request.callers) {
+      AddAnswer(caller, ErrorResult(RoundOver(request.op.round, round)), answers);
     }
   }
   return answers;
@@ -351,12 +352,12 @@ StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
 StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
   Lost();
   Answers answers;
-  for (const auto& [id, ask] : asks_) {
-    for (const Caller& caller : ask.callers) AddAnswer(caller, ErrorResult(status), answers);
+  for (const auto& [id, request] : requests_) {
+    for (const Caller& caller : request.callers) AddAnswer(caller, ErrorResult(status), answers);
   }
-  asks_.clear();
+  requests_.clear();
   unsent_.clear();
-  questions_.clear();
+  reads_.clear();
   adds_.clear();
   by_worker_.clear();
   return answers;
@@ -364,21 +365,21 @@ StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
 
 // Only operations that wait have a timeout. A QUEUE_POP that was sent may have been served, and its
 // value must not be lost.
-bool StoreCoalescer::ExpiresHere(const Ask& ask) {
-  return !ask.sent && MayWait(ask.op.verb) && ask.op.timeout.count() > 0 &&
-         !(ask.op.verb == StoreVerb::kQueuePop && ask.ever_sent);
+bool StoreCoalescer::ExpiresHere(const Request& request) {
+  return !request.sent && MayWait(request.op.verb) && request.op.timeout.count() > 0 &&
+         !(request.op.verb == StoreVerb::kQueuePop && request.ever_sent);
 }
 
 StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
   Answers answers;
-  std::vector<AskId> over;
-  for (const auto& [id, ask] : asks_) {
-    if (ExpiresHere(ask) && ask.deadline <= now) over.push_back(id);
+  std::vector<RequestId> over;
+  for (const auto& [id, request] : requests_) {
+    if (ExpiresHere(request) && request.deadline <= now) over.push_back(id);
   }
-  for (const AskId id : over) {
-    const Ask ask = Finish(id);
-    const StoreOp& op = ask.op;
-    for (const Caller& caller : ask.callers) {
+  for (const RequestId id : over) {
+    const Request request = Finish(id);
+    const StoreOp& op = request.op;
+    for (const Caller& caller : request.callers) {
       AddAnswer(caller,
                 ErrorResult(absl::DeadlineExceededError(absl::StrCat(
                     "waited ", caller.timeout.count(), " ms for ", op.keys.size(),
@@ -392,9 +393,9 @@ StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
 
 std::optional<TimePoint> StoreCoalescer::NextDeadline() const {
   std::optional<TimePoint> next;
-  for (const auto& entry : asks_) {
-    const Ask& ask = entry.second;
-    if (ExpiresHere(ask)) next = Earliest({next, ask.deadline});
+  for (const auto& entry : requests_) {
+    const Request& request = entry.second;
+    if (ExpiresHere(request)) next = Earliest({next, request.deadline});
   }
   return next;
 }

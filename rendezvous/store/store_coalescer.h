@@ -69,10 +69,10 @@ class StoreCoalescer {
   Answers Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
-  std::size_t unanswered() const { return asks_.size(); }
+  std::size_t unanswered() const { return requests_.size(); }
 
  private:
-  using AskId = std::uint64_t;
+  using RequestId = std::uint64_t;
   struct Caller {
     StoreWorker worker{};
     std::uint64_t id = 0;
@@ -82,7 +82,7 @@ class StoreCoalescer {
     bool late = false;  // it arrived after the request was sent
   };
   // A request to the service.
-  struct Ask {
+  struct Request {
     StoreOp op;
     std::vector<Caller> callers;
     TimePoint deadline;  // of a wait
@@ -91,32 +91,32 @@ class StoreCoalescer {
     bool alone = false;  // not to be coalesced
   };
   struct Adds {
-    AskId under_way = 0;
-    AskId gathering = 0;
+    RequestId under_way = 0;
+    RequestId gathering = 0;
   };
 
-  bool Join(const Caller& caller, const std::string& question);
+  bool Join(const Caller& caller, const std::string& read);
   bool FoldAdd(const Caller& caller, const StoreOp& op);
-  AskId NewAsk(StoreOp op, std::vector<Caller> callers, TimePoint deadline, bool alone);
-  void Queue(AskId id) { unsent_.push_back(id); }
-  void Leave(StoreWorker worker, AskId id, std::uint64_t worker_id);
-  Ask Finish(AskId id);
-  void Answered(AskId id, StoreResult result, Answers& answers);
-  void AnswerAdd(Ask ask, StoreResult result, Answers& answers);
-  void AnswerRead(Ask ask, StoreResult result, Answers& answers);
+  RequestId NewRequest(StoreOp op, std::vector<Caller> callers, TimePoint deadline, bool alone);
+  void Queue(RequestId id) { unsent_.push_back(id); }
+  void Leave(StoreWorker worker, RequestId id, std::uint64_t worker_id);
+  Request Finish(RequestId id);
+  void Answered(RequestId id, StoreResult result, Answers& answers);
+  void AnswerAdd(Request request, StoreResult result, Answers& answers);
+  void AnswerRead(Request request, StoreResult result, Answers& answers);
   void AddAnswer(const Caller& caller, StoreResult result, Answers& answers);
-  static bool ExpiresHere(const Ask& ask);
+  static bool ExpiresHere(const Request& request);
 
   RoundId round_ = kNoRound;
 
-  AskId last_id_ = 0;
-  absl::btree_map<AskId, Ask> asks_;
-  std::deque<AskId> unsent_;  // may have ids that were cancelled since
-  std::deque<AskId> cancelled_;
-  std::vector<AskId> answered_;
-  absl::flat_hash_map<std::string, AskId> questions_;  // reads that others may join
+  RequestId last_id_ = 0;
+  absl::btree_map<RequestId, Request> requests_;
+  std::deque<RequestId> unsent_;  // may have ids that were cancelled since
+  std::deque<RequestId> cancelled_;
+  std::vector<RequestId> answered_;
+  absl::flat_hash_map<std::string, RequestId> reads_;  // reads that others may join
   absl::flat_hash_map<std::string, Adds> adds_;        // by key
-  absl::flat_hash_map<StoreWorker, absl::flat_hash_map<std::uint64_t, AskId>> by_worker_;
+  absl::flat_hash_map<StoreWorker, absl::flat_hash_map<std::uint64_t, RequestId>> by_worker_;
 };
 
 }  // namespace ddprun
