@@ -95,14 +95,19 @@ def run(command, timeout=120, env=None, **options):
     )
 
 
+STARTED = []
+
+
 def start(command, env=None, **options):
-    """Starts without waiting; text captured."""
-    return subprocess.Popen(
+    """Starts without waiting; text captured. What a test leaves running is killed at its end."""
+    process = subprocess.Popen(
         [str(word) for word in command],
         env=env or clean_environment(),
         text=True,
         **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
+    STARTED.append(process)
+    return process
 
 
 def torch_folder():
@@ -239,6 +244,18 @@ def chance():
 def own_folder(tmp_path_factory, monkeypatch):
     """What a program writes where it is started (--output-dir's default) is not in the way of another test's."""
     monkeypatch.chdir(tmp_path_factory.mktemp("started-here"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running():
+    """A test that fails would leave its programs to the next one's time."""
+    before = len(STARTED)  # a module's fixtures have started those
+    yield
+    for process in STARTED[before:]:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    del STARTED[before:]
 
 
 @pytest.fixture
