@@ -66,10 +66,7 @@ class Events {
     rounds_.React(roster_.Erase(id, std::move(reason)));
   }
   void LeaveNow(const Member& member) {
-    // One that got no signal and leaves between two rounds has a reason of its own.
-    const Failure& why = *member.leaving;
-    if (state_.phase == RunPhase::kBroken && why.signal == 0 && !why.message.empty())
-      AddLeftOut(state_, ToSentence(why));
+    NoteLeaver(state_, *member.leaving);
     rounds_.React(roster_.LetGo(member.join.node_id, Failure(*member.leaving)));
   }
 

@@ -30,6 +30,12 @@ inline void AddLeftOut(RunState& state, const std::string& words) {
   state.left_out += words;
 }
 
+// One that got no signal and leaves between two rounds has a reason of its own.
+inline void NoteLeaver(RunState& state, const Failure& why) {
+  if (state.phase == RunPhase::kBroken && why.signal == 0 && !why.message.empty())
+    AddLeftOut(state, ToSentence(why));
+}
+
 inline Failure LossOf(const Member& member, std::string message) {
   Failure loss;
   loss.kind = FailureKind::kNodeLost;

@@ -271,6 +271,7 @@ void Rounds::LetLeaversGo() {
   std::vector<std::pair<NodeId, Failure>> going;
   for (const auto& [id, member] : state_.members) {
     if (member.leaving) {
+      NoteLeaver(state_, *member.leaving);
       going.emplace_back(id, *member.leaving);
     } else if (!member.drained_by.empty()) {
       going.emplace_back(id, DrainFailure(member));

@@ -105,6 +105,27 @@ TEST_F(LossTest, ASpareAndAWaitingNodeBreakNothing) {
   EXPECT_EQ(forming.state.members.size(), 1u);
 }
 
+// Its health check may take longer than all others to stop.
+TEST_F(LossTest, OneThatLeavesBetweenTwoRoundsSaysWhyInEitherOrder) {
+  for (const bool last : {false, true}) {
+    TestRun shrinking;
+    const JoinOptions two{.nodes = 2, .restarts = 1, .nodes_min = 1};
+    const LinkId stays = shrinking.Joins("a", two);
+    const LinkId leaves = shrinking.Joins("b", two);
+    shrinking.Reports(stays, WorkerFailed{kFirst, ExitedWith(7)});
+    Leave leave;
+    leave.reason.kind = FailureKind::kNodeInterrupted;
+    leave.reason.message = "GPU 3 is gone";
+    if (last) shrinking.Reports(stays, NodeStopped{kFirst, 1});
+    shrinking.Reports(leaves, leave);
+    if (!last) shrinking.Reports(stays, NodeStopped{kFirst, 1});
+    shrinking.TicksAt(*NextDeadline(shrinking.state));
+    const auto start = shrinking.Sent<Start>(stays);
+    ASSERT_TRUE(start) << last;
+    EXPECT_THAT(start->left_out, HasSubstr("GPU 3 is gone")) << last;
+  }
+}
+
 TEST_F(LossTest, AClosedRunDoesNotWaitForItToTakeTheVerdict) {
   Seal(0);
   run.Reports(a, NodeSucceeded{kFirst});
