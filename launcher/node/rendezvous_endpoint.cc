@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <ctime>
 #include <random>
 #include <utility>
@@ -67,50 +66,57 @@ absl::StatusOr<RendezvousEndpoint> Host(RendezvousEndpoint rendezvous, const Sec
   return rendezvous;
 }
 
-// The service of this machine among those of the endpoint, if it is there.
+absl::StatusOr<std::unique_ptr<ServiceReplica>> StartReplica(
+    const Options& options, const Security& security, const std::vector<Endpoint>& services,
+    std::size_t own, RendezvousServer::Options server, ServiceReplica::Callbacks callbacks) {
+  if (!options.journal.empty()) {
+    auto etcd = ParseEtcdAddress(options.journal);
+    if (!etcd.ok()) return etcd.status();
+    return StartElectedService({.server = std::move(server),
+                                .etcd = *std::move(etcd),
+                                .etcd_tls = options.journal_tls,
+                                .callbacks = std::move(callbacks)});
+  }
+  std::vector<std::string> names;
+  for (const Endpoint& one : services) names.push_back(HostPort(one.host, one.port));
+  auto node = security.ForNode(options.run_id, absl::StrCat("service-", HostName(), "-", getpid()));
+  if (!node.ok()) return node.status();
+  return StartCopiedService({.server = std::move(server),
+                             .services = std::move(names),
+                             .own = own,
+                             .node_credentials = *std::move(node),
+                             .callbacks = std::move(callbacks)});
+}
+
+// The first of the endpoint's services that is of this machine and is not there yet. Another node
+// of this machine may take one at the same moment.
 absl::StatusOr<RendezvousEndpoint> HostReplica(
     const Options& options, const Security& security, const std::string& run_id,
     RunWatcher* watcher, const std::function<void(const std::string&)>& on_note) {
   RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
+  if (options.is_host == false) return rendezvous;
   std::vector<Endpoint> services = {{options.endpoint->host, options.endpoint->port, {}}};
   services.insert(services.end(), options.endpoint->others.begin(), options.endpoint->others.end());
-  const auto here = std::find_if(services.begin(), services.end(), [](const Endpoint& one) {
-    return IsThisMachine(one.host) && IsPortFree(one.host, one.port);
-  });
-  if (here == services.end() || options.is_host == false) return rendezvous;
-  auto credentials = security.ForHost();
-  if (!credentials.ok()) return credentials.status();
   RaiseFileLimit();
-  RendezvousServer::Options server{.address = AddressToListenAt(here->host),
-                                   .port = here->port,
-                                   .credentials = *std::move(credentials),
-                                   .default_run_id = run_id,
-                                   .watcher = watcher};
-  ServiceReplica::Callbacks callbacks{
-      .on_note = on_note,
-      .on_end = [on_note](const absl::Status& why) { on_note(std::string(why.message())); }};
-  absl::StatusOr<std::unique_ptr<ServiceReplica>> replica;
-  if (options.journal.empty()) {
-    std::vector<std::string> names;
-    for (const Endpoint& one : services) names.push_back(HostPort(one.host, one.port));
-    auto node =
-        security.ForNode(options.run_id, absl::StrCat("service-", HostName(), "-", getpid()));
-    if (!node.ok()) return node.status();
-    replica = StartCopiedService({.server = std::move(server),
-                                  .services = std::move(names),
-                                  .own = static_cast<std::size_t>(here - services.begin()),
-                                  .node_credentials = *std::move(node),
-                                  .callbacks = std::move(callbacks)});
-  } else {
-    auto etcd = ParseEtcdAddress(options.journal);
-    if (!etcd.ok()) return etcd.status();
-    replica = StartElectedService({.server = std::move(server),
-                                   .etcd = *std::move(etcd),
-                                   .etcd_tls = options.journal_tls,
-                                   .callbacks = std::move(callbacks)});
+  for (std::size_t own = 0; own < services.size(); ++own) {
+    const Endpoint& here = services[own];
+    if (!IsThisMachine(here.host) || !IsPortFree(here.host, here.port)) continue;
+    auto credentials = security.ForHost();
+    if (!credentials.ok()) return credentials.status();
+    auto replica = StartReplica(options, security, services, own,
+                                {.address = AddressToListenAt(here.host),
+                                 .port = here.port,
+                                 .credentials = *std::move(credentials),
+                                 .default_run_id = run_id,
+                                 .watcher = watcher},
+                                {.on_note = on_note, .on_end = [on_note](const absl::Status& why) {
+                                   on_note(std::string(why.message()));
+                                 }});
+    if (absl::IsAlreadyExists(replica.status())) continue;
+    if (!replica.ok()) return replica.status();
+    rendezvous.replica = *std::move(replica);
+    break;
   }
-  if (!replica.ok()) return replica.status();
-  rendezvous.replica = *std::move(replica);
   return rendezvous;
 }
 

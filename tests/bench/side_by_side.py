@@ -26,6 +26,7 @@ import time
 
 BUILD = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", pathlib.Path(__file__).resolve().parents[2] / "build"))
 DDPRUN = [str(BUILD / "bin" / "ddprun")]
+COPIED = [*DDPRUN, "--standby-nodes=1", "--rdzv-id=bench"]  # each decision waits for the other node's copy
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 DEADLINE_S = 120
 
@@ -68,6 +69,9 @@ def node_commands(launcher, port, *more):
             [*DDPRUN, "--nnodes=2", f"--node-rank={rank}", "--master-addr=127.0.0.1", f"--master-port={port}", *more]
             for rank in range(2)
         ]
+    if launcher is COPIED:
+        endpoint = f"--rdzv-endpoint=127.0.0.1:{port},127.0.0.1:{free_port()}"
+        return [[*COPIED, "--nnodes=2", endpoint, *more] for _ in range(2)]
     return [
         [*TORCHRUN, "--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench", *more]
         for _ in range(2)
@@ -199,12 +203,13 @@ def restart_once(launcher):
 
 
 def measure_restart(arguments):
-    seen = {"ddprun": [], "torchrun": []}
+    seen = {"ddprun": [], "ddprun with --standby-nodes 1": [], "torchrun": []}
     for repeat in range(arguments.repeats):
         seen["ddprun"].append(restart_once(DDPRUN))
+        seen["ddprun with --standby-nodes 1"].append(restart_once(COPIED))
         if repeat < arguments.torchrun_repeats:
             seen["torchrun"].append(restart_once(TORCHRUN))
-    for name, values in seen.items():
+    for name, values in ((name, values) for name, values in seen.items() if values):
         print(f"a worker's death to both nodes' workers anew, {name}: {summary(values, 1000)} ms")
 
 

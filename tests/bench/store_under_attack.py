@@ -6,7 +6,8 @@
 
 An agent serves the store; a client makes --calls pairs of set and get of 64 bytes, alone and beside each attack, in turn.
 Shows the medians of a pair of calls in microseconds, the median of the ratios, and by how much the agent's memory grew at
-most. The attackers have one process; where there are few cores, a part of the ratio is the time that it takes from them.
+most. The attackers have one process; where there are few cores, a part of the ratio is the time that it takes from them: see
+only_compute.
 """
 
 import argparse
@@ -94,7 +95,19 @@ def small_pieces(port):
             connection.sendall(whole[at : at + 1024])
 
 
-ATTACKS = {attack.__name__: attack for attack in (silent, half_requests, unread_replies, flood, small_pieces)}
+def only_compute(_port):
+    """No misuse: what as many busy processes as a flood has, the sender and the agent, cost an honest worker by themselves."""
+    if os.fork() == 0:
+        parent = os.getppid()
+        while os.getppid() == parent:
+            sum(range(1000))
+        os._exit(0)
+    print("ready", flush=True)
+    while True:
+        sum(range(1000))
+
+
+ATTACKS = {attack.__name__: attack for attack in (silent, half_requests, unread_replies, flood, small_pieces, only_compute)}
 
 
 class Attack:

@@ -151,3 +151,13 @@ def test_the_flag_says_what_it_needs():
     assert done.returncode == 2 and "--standby-nodes and --journal contradict each other" in done.stderr
     done = run([BIN / "ddpctl", "promote"], env=clean_environment())
     assert done.returncode == 2 and "promote needs HOST[:PORT]" in done.stderr
+
+
+def test_nodes_of_one_machine_may_start_at_the_same_moment():
+    """Both find the first port free, and one of them gets it."""
+    for _ in range(4):
+        endpoint = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+        flags = ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", "run", "--standby-nodes", "1"]
+        nodes = [start([BIN / "ddprun", *flags, "sh", "-c", "echo rank $RANK"]) for _ in range(2)]
+        ends = finish_all(nodes)
+        assert sorted(out[-7:] for _, out, _ in ends) == ["rank 0\n", "rank 1\n"] and not any(code for code, _, _ in ends), ends
