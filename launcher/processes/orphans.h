@@ -36,8 +36,8 @@ std::optional<std::vector<pid_t>> KillChildrenOnce(const std::function<bool(pid_
 std::vector<pid_t> ReapAndListChildren(const std::function<bool(pid_t)>& is_known);
 
 // Reaps children that have ended, except those for which `is_known` is true, which are reaped
-// elsewhere.
-void ReapOrphans(const std::function<bool(pid_t)>& is_known);
+// elsewhere. False: this process has no child, running or ended.
+bool ReapOrphans(const std::function<bool(pid_t)>& is_known);
 
 // How the processes that a round's workers left behind are ended: those of workers that ended with
 // 0 have a time of grace to end by themselves, then kLeftoverTermTimeout after SIGTERM; all others
