@@ -10,9 +10,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
+#include "launcher/base/small_file.h"
 #include "launcher/processes/process_stat.h"
 
 namespace ddprun {
@@ -20,19 +25,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Only direct children: only this process can reap them, so their pids cannot have been reused.
-// Takes 20 us for each process of the host.
-std::vector<pid_t> Children() {
-  std::vector<pid_t> children;
-  DIR* folder = opendir("/proc");
-  if (folder == nullptr) return children;
-  const pid_t self = getpid();
+std::vector<pid_t> NumbersIn(const char* path) {
+  std::vector<pid_t> numbers;
+  DIR* folder = opendir(path);
+  if (folder == nullptr) return numbers;
   while (const dirent* entry = readdir(folder)) {
-    const pid_t pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (pid > 0 && ParentOf(pid) == self) children.push_back(pid);
+    const pid_t number = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (number > 0) numbers.push_back(number);
   }
   closedir(folder);
-  return children;
+  return numbers;
+}
+
+// Only direct children: only this process can reap them, so their pids cannot have been reused.
+std::vector<pid_t> Children() {
+  std::optional<std::vector<pid_t>> children = ChildrenByThread();
+  return children.has_value() ? *std::move(children) : ChildrenByParent();
 }
 
 void WaitForChild(Clock::duration timeout) {
@@ -46,6 +54,30 @@ void WaitForChild(Clock::duration timeout) {
 }
 
 }  // namespace
+
+std::optional<std::vector<pid_t>> ChildrenByThread() {
+  std::vector<pid_t> children;
+  for (const pid_t thread : NumbersIn("/proc/self/task")) {
+    const std::string path = absl::StrCat("/proc/self/task/", thread, "/children");
+    const std::string text = ReadSmallFile(path);
+    // The children of a thread that has ended may now be one's that was looked at before.
+    if (text.empty() && access(path.c_str(), R_OK) != 0) return std::nullopt;
+    for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+      pid_t pid = 0;
+      if (absl::SimpleAtoi(word, &pid)) children.push_back(pid);
+    }
+  }
+  std::sort(children.begin(), children.end());
+  children.erase(std::unique(children.begin(), children.end()), children.end());
+  return children;
+}
+
+std::vector<pid_t> ChildrenByParent() {
+  std::vector<pid_t> children = NumbersIn("/proc");
+  const pid_t self = getpid();
+  std::erase_if(children, [self](pid_t pid) { return ParentOf(pid) != self; });
+  return children;
+}
 
 void BecomeSubreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 

@@ -17,6 +17,12 @@
 
 namespace ddprun {
 
+// This process's children, also those that have ended, by what the kernel says of each of its
+// threads. Absent: it does not say it (CONFIG_PROC_CHILDREN), or a thread has ended meanwhile.
+std::optional<std::vector<pid_t>> ChildrenByThread();
+// The same by the parent of every process of the host, 20 us each.
+std::vector<pid_t> ChildrenByParent();
+
 // Orphans from now on become this process's children.
 void BecomeSubreaper();
 
