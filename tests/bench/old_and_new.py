@@ -4,7 +4,7 @@
 
     tests/bench/old_and_new.py OLD NEW [--pairs 15] [--only start,restart,many,exchange,netresdeep,resnet18]
 
-OLD and NEW are build folders (with tests, for start_many), of one version of torch. A pair is a run of each, right after each
+OLD and NEW are build folders of one version of torch, with the target start_many built. A pair is a run of each, right after each
 other, and the next pair begins with the other one.
 
 start       30 times `ddprun --standalone true`
@@ -30,8 +30,8 @@ import side_by_side
 import start_many
 import train_vs_python
 
-STARTS, NODES, EXCHANGES = 30, 10_000, 7
-TRAINED = {"netresdeep": ("netresdeep", 64, 30, 150), "resnet18": ("resnet18", 16, 6, 30)}  # model, batch, first and last step
+STARTS, NODES, EXCHANGES = 30, 10_000, 3
+TRAINED = {"netresdeep": ("netresdeep", 64, 10, 60), "resnet18": ("resnet18", 16, 4, 20)}  # model, batch, first and last step
 
 
 def take(build):
@@ -82,6 +82,8 @@ def main():
                     took = seconds_of(kind, pathlib.Path(folder))
                 if pair >= 0:
                     seen[side].append(took)
+            if pair >= 0:
+                print(kind, pair + 1, *(f"{seen[side][-1]:.4g}" for side in sides), "s", file=sys.stderr, flush=True)
         ratios = [old / new for old, new in zip(seen[options.old], seen[options.new])]
         low, _, high = statistics.quantiles(ratios, n=4)
         old, new = (statistics.median(seen[side]) * 1000 for side in sides)
