@@ -191,7 +191,7 @@ void Agent::Loop() {
          health_retry_, slurm_comment_.NextDeadline(), trainer_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
-    HandleSession(now);
+    if (session_.AnswerIsOverdue(now)) HandleSession(now);
     if (auto address = own_address_.OnTurn(session_.service(), now, events_))
       join_address_ = *std::move(address);
     OnHealthTurn(now);
@@ -222,6 +222,8 @@ void Agent::ShowRefusals(TimePoint now) {
 
 void Agent::HandleReady(const Ready& ready, TimePoint now) {
   switch (ready.source) {
+    case Source::kSession:
+      return HandleSession(now);
     case Source::kSignal:
       return HandleSignals(now);
     case Source::kControlPipe:
@@ -244,7 +246,6 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return;
     case Source::kStdin:
       return stdin_pump_.OnReady();
-    case Source::kSession:
     case Source::kStacks:
     case Source::kSideCommand:
       return;  // handled in each turn of the loop

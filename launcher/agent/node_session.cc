@@ -61,7 +61,7 @@ std::vector<SessionEvent> NodeSession::TakeEvents(TimePoint now) {
   std::vector<SessionEvent> events = events_.TakeAll();
   if (given_up_) return {};
   for (const SessionEvent& event : events) Follow(event, now);
-  if (answer_due_.has_value() && now >= *answer_due_) {
+  if (AnswerIsOverdue(now)) {
     given_up_ = true;
     answer_due_.reset();
     events.emplace_back(SessionEnded{absl::FailedPreconditionError(absl::StrCat(

@@ -77,6 +77,10 @@ class NodeSession {
   void Send(Report report);
   // False: there is no connection that could break.
   bool BreakFor(std::chrono::milliseconds pause);
+  // The client has missed its own deadline: TakeEvents() says so.
+  bool AnswerIsOverdue(TimePoint now) const {
+    return answer_due_.has_value() && now >= *answer_due_;
+  }
   // Ends with SessionEnded where the client has missed its own deadline; nothing follows that one.
   std::vector<SessionEvent> TakeEvents(TimePoint now);
   void OnAccepted(const Accepted& accepted, TimePoint now);

@@ -56,8 +56,10 @@ void WaitForChild(Clock::duration timeout) {
 }  // namespace
 
 std::optional<std::vector<pid_t>> ChildrenByThread() {
+  const std::vector<pid_t> threads = NumbersIn("/proc/self/task");
+  if (threads.empty()) return std::nullopt;  // no descriptor is left, or no /proc
   std::vector<pid_t> children;
-  for (const pid_t thread : NumbersIn("/proc/self/task")) {
+  for (const pid_t thread : threads) {
     const std::string path = absl::StrCat("/proc/self/task/", thread, "/children");
     const std::string text = ReadSmallFile(path);
     // The children of a thread that has ended may now be one's that was looked at before.
