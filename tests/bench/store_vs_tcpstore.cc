@@ -34,6 +34,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
+#include "rendezvous/journal/sqlite_journal.h"
 #include "rendezvous/security/credentials.h"
 #include "rendezvous/security/token.h"
 #include "rendezvous/service/server.h"
@@ -177,9 +178,14 @@ void Bench::HostNode0() {
   for (const TwoNodes& run : kTwoNodes) {
     RendezvousServer::Options options{.address = "127.0.0.1"};
     if (run.tls) options.credentials = *MintServiceCredentials(BenchToken());
-    if (run.journal)
-      options.journal = {folder_ / "journal", false,
-                         [](const absl::Status& status) { Die(std::string(status.message())); }};
+    if (run.journal) {
+      options.journal = {
+          .open =
+              [this](const JournalReplay& replay) {
+                return OpenSqliteJournal(folder_ / "journal", {.sync_on_commit = false}, replay);
+              },
+          .on_failure = [](const absl::Status& status) { Die(std::string(status.message())); }};
+    }
     auto server = RendezvousServer::Start(std::move(options));
     if (!server.ok()) Die(std::string(server.status().message()));
     shared_->service_port[servers.size()] = (*server)->port();
