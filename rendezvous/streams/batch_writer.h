@@ -12,6 +12,19 @@
 
 namespace ddprun {
 
+// Empties a message that was serialised last. Clearing it keeps the memory of all its parts; how much
+// that is takes long to count, and is below kKeptMessageBytes where the bytes of it were few: the
+// least part has two bytes, and takes less than 128.
+template <typename Message>
+void ClearKept(Message& message) {
+  const auto bytes = static_cast<std::size_t>(message.GetCachedSize());
+  if (bytes > kKeptMessageBytes / 64 && message.SpaceUsedLong() > kKeptMessageBytes) {
+    message = Message();
+  } else {
+    message.Clear();
+  }
+}
+
 // Threadsafe. Flush() and OnWriteDone() must be called without the locks that `fill` takes. As with
 // WriteQueue the reactor must outlive the call of `end`.
 template <typename Message>
@@ -31,9 +44,7 @@ class BatchWriter {
     {
       absl::MutexLock lock(&mutex_);
       if (writing_ || ended_) return;
-      // Clearing a message keeps the memory of all its parts.
-      if (current_.SpaceUsedLong() > kKeptMessageBytes) current_ = Message();
-      current_.Clear();
+      ClearKept(current_);
       if (!abandoned_ && fill_(&current_)) {
         writing_ = true;
       } else if (closed_) {
