@@ -57,6 +57,16 @@ bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t n
   return epoll_ctl(epoll_fd, operation, fd, &event) == 0;
 }
 
+// How many bytes of an incomplete request's rest are read in the same turn: all of a large one, or
+// what is there of a small one. Other clients wait for one operation only.
+std::size_t PartToRead(int fd, const WorkerSocket::Received& received) {
+  int available = 0;
+  if (received.missing < kTurnBytes || ioctl(fd, FIONREAD, &available) != 0) return 0;
+  const std::size_t part = std::min(received.missing, static_cast<std::size_t>(available));
+  if (received.room > 0) return part == received.missing && part <= kReadBytes ? part : 0;
+  return part >= kTurnBytes ? std::min(part, kSmallRequestBytes) : 0;
+}
+
 }  // namespace
 
 absl::Status WorkerSocket::Listen(const std::string& path) {
@@ -248,7 +258,7 @@ void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
 }
 
 // Bytes that a client has sent ahead stay with the kernel: more than kTurnBytes at a time are read
-// for a request that has room, or for a field of one that will be complete.
+// for a request that has room, or for the rest of one.
 //
 // The descriptor is closed on this thread only, so it may be used without the lock.
 bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
@@ -274,12 +284,8 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
     stream.greeted |= received.greeted;
     if (received.room == 0) ReleaseRoom(stream);
     if (stream.room > 0) return true;
-    int available = 0;
-    const bool complete = received.missing >= kTurnBytes && received.missing <= bytes.size() &&
-                          ioctl(fd, FIONREAD, &available) == 0 &&
-                          static_cast<std::size_t>(available) >= received.missing;
-    size = complete ? received.missing : 0;
-    if (!complete && received.room > 0) TakeRoom(worker, stream, received.room);
+    size = PartToRead(fd, received);
+    if (size == 0 && received.room > 0) TakeRoom(worker, stream, received.room);
   }
   return true;
 }

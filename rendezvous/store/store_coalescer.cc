@@ -22,9 +22,20 @@ bool IsFoldedRead(StoreVerb verb) {
 
 // A key that is equal for equal reads, and only for those.
 std::string ReadKeyOf(const StoreOp& op) {
-  std::string text =
-      absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round), ":", op.number);
-  for (const std::string& key : op.keys) absl::StrAppend(&text, ":", key.size(), ":", key);
+  std::string text;
+  std::size_t size = 3 * sizeof(std::uint64_t);
+  for (const std::string& key : op.keys) size += sizeof(std::uint64_t) + key.size();
+  text.reserve(size);
+  const auto append = [&text](std::uint64_t number) {
+    text.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  append(static_cast<std::uint64_t>(op.verb));
+  append(ToNumber(op.round));
+  append(static_cast<std::uint64_t>(op.number));
+  for (const std::string& key : op.keys) {
+    append(key.size());
+    text += key;
+  }
   return text;
 }
 

@@ -43,17 +43,29 @@ std::optional<ClientRequest> RequestReader::Next() {
   while (field_ < fields.size()) {
     if (!TakeField(fields[field_])) return std::nullopt;
     ++field_;
-    if (field_ == fields.size() && repeats_ > 0 && --repeats_ > 0) field_ = repeat_from_;
+    if (field_ == fields.size() && repeats_ > 0) {
+      ++repeats_taken_;
+      if (--repeats_ > 0) field_ = repeat_from_;
+    }
   }
   field_ = 0;
   taken_ = 0;
   repeats_ = 0;
+  repeats_taken_ = 0;
   return std::exchange(request_, {});
 }
 
 std::size_t RequestReader::first_bytes_max() const {
   const bool repeats = request_.kind != nullptr && request_.kind->fields.starts_with('*');
   return repeats ? kMessageBytesMax : first_bytes();
+}
+
+std::size_t RequestReader::first_missing() const {
+  if (first_bytes() <= held()) return 0;
+  const std::size_t of_field = first_bytes() - held();
+  if (repeats_ <= 1 || repeats_taken_ == 0) return of_field;
+  return of_field +
+         static_cast<std::size_t>(repeats_ - 1) * ((taken_ - repeat_begin_) / repeats_taken_);
 }
 
 bool RequestReader::TakeField(char field) {
@@ -83,6 +95,7 @@ bool RequestReader::TakeField(char field) {
         }
         repeats_ = *count;
         repeat_from_ = field_ + 1;
+        repeat_begin_ = taken_;
         if (*count == 0) field_ = request_.kind->fields.size() - 1;  // nothing is repeated
         return true;
       }

@@ -37,6 +37,9 @@ class RequestReader {
   std::size_t held() const { return taken_ + in_.size() - begin_; }
   std::size_t first_bytes() const { return taken_ + needed_; }
   std::size_t first_bytes_max() const;
+  // What has yet to come of it: of the field at which it ends so far, and of the keys that follow
+  // it, if they are as long as those before. 0: it is not incomplete.
+  std::size_t first_missing() const;
   // For good: what follows is no request (INVALID_ARGUMENT), or above a limit (RESOURCE_EXHAUSTED).
   const absl::Status& status() const { return status_; }
 
@@ -56,6 +59,8 @@ class RequestReader {
   std::size_t field_ = 0;
   std::size_t repeat_from_ = 0;
   std::uint64_t repeats_ = 0;
+  std::size_t repeat_begin_ = 0;  // taken_ before the first of the fields that repeat
+  std::size_t repeats_taken_ = 0;
   std::size_t taken_ = 0;  // its bytes
   absl::Status status_;
 };

@@ -46,9 +46,7 @@ std::size_t TcpStoreSession::room_needed() const {
   return reads() && in_.first_bytes() > kSmallRequestBytes ? in_.first_bytes_max() : 0;
 }
 
-std::size_t TcpStoreSession::bytes_missing() const {
-  return reads() && in_.first_bytes() > in_.held() ? in_.first_bytes() - in_.held() : 0;
-}
+std::size_t TcpStoreSession::bytes_missing() const { return reads() ? in_.first_missing() : 0; }
 
 void TcpStoreSession::Parse() {
   while (status_.ok() && TakeOne()) {
@@ -221,8 +219,7 @@ void TcpStoreSession::PutResult(StoreVerb verb, const StoreResult& result) {
       Put64(1);
       return PutValue(result.values[0]);
     case ReplyShape::kValues:
-      for (const StoreValue& value : result.values) PutValue(value);
-      return;
+      return PutValues(result.values);
     case ReplyShape::kKeys:
       Put64(static_cast<std::int64_t>(result.keys.size()));
       for (const std::string& key : result.keys) PutBytes(key);
@@ -260,7 +257,7 @@ void TcpStoreSession::GoOnOneByOne(const StoreResult& result) {
     return Send(
         {.verb = StoreVerb::kGet, .round = round_, .keys = {keys[under_way.values.size()]}});
   }
-  for (const StoreValue& value : under_way.values) PutValue(value);
+  PutValues(under_way.values);
   under_way_.reset();
 }
 
@@ -282,6 +279,14 @@ void TcpStoreSession::Put64(std::int64_t value) {
 void TcpStoreSession::PutBytes(absl::string_view value) {
   Put64(static_cast<std::int64_t>(value.size()));
   out_.append(value.data(), value.size());
+}
+
+void TcpStoreSession::PutValues(const std::vector<StoreValue>& values) {
+  std::size_t size = out_.size();
+  for (const StoreValue& value : values)
+    size += sizeof(std::int64_t) + (value.size() < kPieceBytes ? value.size() : 0);
+  out_.reserve(size);
+  for (const StoreValue& value : values) PutValue(value);
 }
 
 void TcpStoreSession::PutValue(const StoreValue& value) {

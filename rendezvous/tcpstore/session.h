@@ -55,7 +55,8 @@ class TcpStoreSession {
   // Bytes that an incomplete request may take, if these are more than kSmallRequestBytes. 0: there
   // is none.
   std::size_t room_needed() const;
-  // What has yet to come of the field at which the next request ends so far. 0: no request is read.
+  // What has yet to come of the next request, as far as that is known
+  // (RequestReader::first_missing). 0: no request is read.
   std::size_t bytes_missing() const;
   // Not OK: the connection is to be closed. What the client sent was no request of this protocol
   // (INVALID_ARGUMENT, RESOURCE_EXHAUSTED), it speaks another version of ours
@@ -102,6 +103,7 @@ class TcpStoreSession {
   void Put64(std::int64_t value);
   void PutBytes(absl::string_view value);
   void PutValue(const StoreValue& value);
+  void PutValues(const std::vector<StoreValue>& values);
 
   const RoundId round_;
   bool greeted_ = false;

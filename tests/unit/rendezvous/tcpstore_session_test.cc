@@ -403,6 +403,26 @@ TEST_F(TcpStoreSessionTest, ARequestWhoseLengthIsKnownSaysItAtOnce) {
   EXPECT_EQ(session.bytes_missing(), kValueBytesMax - 5);
 }
 
+// Of many keys: as much as if the rest were as long as those that have come.
+TEST_F(TcpStoreSessionTest, ARequestOfManyKeysSaysAboutHowMuchIsMissing) {
+  TcpStoreSession session(kRound);
+  std::string request = Request(10, U64(64));
+  const std::size_t first_key = request.size();
+  for (int i = 10; i < 74; ++i) request += Text("exchange/key-" + std::to_string(i));
+  const std::size_t key = Text("exchange/key-10").size();
+  session.Receive(kHello);
+  for (std::size_t at = 0; at < request.size(); ++at) {
+    // The length of the key that has begun may not have come yet.
+    if (at >= first_key + key) {
+      ASSERT_LE(session.bytes_missing(), request.size() - at) << at;
+      ASSERT_GE(session.bytes_missing() + key, request.size() - at) << at;
+    }
+    session.Receive(request.substr(at, 1));
+  }
+  EXPECT_EQ(session.bytes_missing(), 0u);
+  ASSERT_EQ(session.TakeRequests().size(), 1u);
+}
+
 // What a client asks for ahead is not made before it has read what it asked for before.
 TEST_F(TcpStoreSessionTest, NothingIsBegunWhileTheClientReads) {
   const std::string value(kPieceBytes, 'v');
