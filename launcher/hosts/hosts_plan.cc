@@ -11,6 +11,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/program_sections.h"
 #include "launcher/hosts/hosts_total.h"
+#include "launcher/node/remote_shell.h"
 #include "launcher/options/run_flags.h"
 #include "proto/text.h"
 #include "rendezvous/base/limits.h"
@@ -33,30 +34,7 @@ constexpr const char* kOwnVariables[] = {
 
 absl::string_view NameOf(absl::string_view entry) { return entry.substr(0, entry.find('=')); }
 
-std::string FirstWordsLastPart(const std::string& command) {
-  const std::vector<std::string> words = absl::StrSplit(command, ' ', absl::SkipEmpty());
-  if (words.empty()) return "";
-  return words.front().substr(words.front().rfind('/') + 1);
-}
-
-// Never prompts (there may be no user, or a hundred prompts at once), detects a dead connection
-// within kSshAliveInterval * kSshAliveCount, and does not share a connection that another command
-// may end.
-std::vector<std::string> SshOptions() {
-  return {"-T", "-x",
-          "-o", "BatchMode=yes",
-          "-o", absl::StrCat("ConnectTimeout=", kSshConnectTimeout.count()),
-          "-o", absl::StrCat("ServerAliveInterval=", kSshAliveInterval.count()),
-          "-o", absl::StrCat("ServerAliveCountMax=", kSshAliveCount),
-          "-o", "ControlPath=none"};
-}
-
 using Arguments = std::vector<std::string>;
-
-// A user's command as the beginning of an argv: a shell parses it.
-Arguments ThroughShell(const std::string& command) {
-  return {"/bin/sh", "-c", absl::StrCat("exec ", command, " \"$@\""), "ddprun"};
-}
 
 void Append(Arguments& words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -83,7 +61,6 @@ Transport TransportTo(int node, const std::string& name, const Options& options,
                       .commands = {},
                       .launch_agent = options.hosts.launch_agent,
                       .setup = {}};
-  Arguments before;
   if (facts.is_this_machine(name)) {
     transport.kind = TransportKind::kDirect;
     if (options.hosts.launch_agent.empty()) {
@@ -95,19 +72,10 @@ Transport TransportTo(int node, const std::string& name, const Options& options,
     }
     return transport;
   }
-  if (options.hosts.rsh.empty()) {
-    before = {"ssh"};
-    Append(before, SshOptions());
-  } else {
-    before = ThroughShell(options.hosts.rsh);
-    transport.kind =
-        FirstWordsLastPart(options.hosts.rsh) == "ssh" ? TransportKind::kSsh : TransportKind::kRsh;
-    // ssh uses the first value of an option: the user's.
-    if (transport.kind == TransportKind::kSsh) Append(before, SshOptions());
-  }
-  before.push_back(name);
+  const RemoteShell shell = RemoteShellTo(name, options.hosts.rsh);
+  if (!shell.is_ssh) transport.kind = TransportKind::kRsh;
   for (const Arguments& agent : AgentCommands(options, facts, true)) {
-    transport.commands.push_back(before);
+    transport.commands.push_back(shell.argv);
     Append(transport.commands.back(), agent);
   }
   return transport;
