@@ -113,6 +113,8 @@ absl::Status Agent::Open() {
     return status;
   }
   if (session_.hosts_service() && !service.name.empty()) SendToHead(Serving{service.port});
+  if (session_.hosts_service())
+    config_.report.Service(service.name.empty() ? service.server->target() : service.name);
   const std::optional<int>& port = config_.options.master_port;
   const std::string address = config_.options.master_addr.value_or("127.0.0.1");
   if (service.name.empty() && port.has_value() && IsThisMachine(address) &&
@@ -324,6 +326,7 @@ void Agent::HandleDirective(Directive& directive, TimePoint now) {
   if (const auto* accepted = std::get_if<Accepted>(&directive)) {
     session_.OnAccepted(*accepted, now);
     SendToHead(Joined{});
+    if (!session_.hosts_service()) config_.report.Service(session_.service().name);
   }
   LogFeed& feed = workers_.logs().feed();
   OwnerLookups& owners = stores_.owners();
@@ -383,6 +386,8 @@ void Agent::OnWorkersStarted(TimePoint now) {
       observer_.OnStarted(*state_.round, i, *pid);
   }
   if (workers_.round_live()) watch_.Begin(*state_.round, now);
+  config_.report.Begun();
+  SendToHead(RoundBegun{});
 }
 
 void Agent::Perform(const Effect& effect, TimePoint now) {

@@ -25,6 +25,7 @@
 #include "launcher/output/console.h"
 #include "launcher/processes/side_command.h"
 #include "launcher/processes/slurm_comment.h"
+#include "launcher/runs/run_report.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/workers/node_config.h"
 #include "launcher/workers/worker_watch.h"
@@ -52,6 +53,7 @@ class Agent {
     // absent: plain text.
     std::optional<TlsCredentials> credentials;
     Security security;  // for the service, where this agent hosts it
+    RunReport report;   // to the recorder of a detached run
   };
 
   explicit Agent(Config config);

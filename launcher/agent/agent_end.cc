@@ -50,6 +50,7 @@ void Agent::ShowEnd(const End& end) {
                          [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
     }
   }
+  config_.report.Verdict(text);
   if (config_.control_pipe.has_value()) {
     // All nodes have the same verdict; the head prints it once.
     if (!text.empty()) SendToHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});

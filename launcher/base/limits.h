@@ -389,6 +389,35 @@ inline constexpr std::size_t kTrainerTokenBytesMax = 64u << 10;
 // Of an answer over HTTP; of a metadata server's it is some hundred bytes.
 inline constexpr std::size_t kHttpAnswerBytesMax = 64u << 10;
 
+// ---- Detached runs
+
+// Of the output that is kept of a run, and of the files that it is kept in: the oldest file goes
+// first.
+inline constexpr std::uint64_t kRunOutputBytesMax = 64u << 20;
+inline constexpr std::uint64_t kRunSegmentBytesMax = 4u << 20;
+// A connection that breaks after each few KB still brings a reader on.
+inline constexpr std::size_t kRunFrameBytesMax = 1024;
+// Runs whose folders are kept, the live ones not counted: at most 2 GB.
+inline constexpr std::size_t kRunsKeptMax = 32;
+inline constexpr std::size_t kRunRecordBytesMax = 4u << 20;  // a command line may have 2 MB
+// For the disk to create a run's folder.
+inline constexpr std::chrono::seconds kRunFolderTimeout{10};
+// Where the disk accepts nothing: the time between two tries, and for the last ones at the end.
+inline constexpr std::chrono::milliseconds kRunWriteRetryInterval{200};
+inline constexpr std::chrono::seconds kRunLastWriteTimeout{5};
+// How often a reader looks for new output.
+inline constexpr std::chrono::milliseconds kRunFollowInterval{20};
+// ddpctl attach: how often its other end says that it is there, after which silence the connection
+// counts as broken (a laptop has slept, or has another address), and the longest pause before a
+// try.
+inline constexpr std::chrono::seconds kAttachAliveInterval{2};
+inline constexpr std::chrono::seconds kAttachSilenceMax{7};
+inline constexpr std::chrono::milliseconds kAttachRetryMax{5000};
+// How long what was shown last has to reach the other end, when the user leaves.
+inline constexpr std::chrono::seconds kAttachLastWait{1};
+// For systemd to answer.
+inline constexpr std::chrono::seconds kLoginSessionTimeout{3};
+
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint
 

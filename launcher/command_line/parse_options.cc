@@ -129,6 +129,11 @@ void CheckTogether(Reader& reader, const Options& options) {
   if (options.module && options.no_python && !options.run_path) {
     reader.FailWith("--module and --no-python contradict each other; leave one of them out");
   }
+  if (options.detach && options.worker_stdin.to == WorkerStdin::To::kRank) {
+    reader.FailWith(
+        "--detach and --stdin contradict each other: nobody types into a run in the background; "
+        "leave one of them out");
+  }
   if (options.doctor.has_value()) {
     if (options.dry_run && !options.hosts.asked())
       reader.FailWith("ddprun doctor starts nothing in any case; leave --dry-run out");

@@ -14,6 +14,7 @@
 #include "launcher/command_line/parse_options.h"
 #include "launcher/node/control_pipe.h"
 #include "launcher/options/options.h"
+#include "launcher/runs/run_report.h"
 #include "rendezvous/security/token.h"
 
 namespace ddprun {
@@ -61,6 +62,8 @@ std::filesystem::path OwnPath();
 
 // Runs a node of a run, or of `ddprun doctor`, to its end and returns the exit code. Errors that
 // can be detected beforehand are, before the first process starts.
-int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line);
+// `report`: to the recorder of a detached run.
+int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line,
+            RunReport report = {});
 
 }  // namespace ddprun

@@ -207,7 +207,8 @@ std::optional<int> OpenSecurity(Agent::Config& config, TokenVariable token) {
 absl::Status CheckRoom(const Agent::Config& config) {
   constexpr int kGuards = 2;
   const Options& options = config.options;
-  const int threads = !UsesNetwork(options)                ? kThreadsAlone
+  const bool alone = !UsesNetwork(options) && !config.report.detached();
+  const int threads = alone                                ? kThreadsAlone
                       : options.node_rank.value_or(0) == 0 ? kThreadsOfService
                                                            : kThreadsOfClient;
   return CheckThreads(kGuards + threads + config.local_world_size());
@@ -226,6 +227,8 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
   const absl::StatusOr<std::string> temp_dir = MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
+  if (config.report.detached() && !UsesNetwork(config.options))
+    config.options.service_socket = absl::StrCat(config.temp_dir, "/service");
   if (config.options.hangs.flight_recorder) config.shared_dir = MakeSharedDir();
   const RunCgroup cgroup = RunCgroup::Make(OwnCgroup(), config.node_id.value);
   config.cgroup = &cgroup;
@@ -283,10 +286,12 @@ std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, T
   return prepared;
 }
 
-int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line) {
+int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line,
+            RunReport report) {
   if (head.has_value() && head->serve_at_any_port) prepared.options.master_port = 0;
   if (prepared.options.doctor.has_value()) return RunDoctorNode(std::move(prepared), head);
   Agent::Config config{};
+  config.report = std::move(report);
   config.options = std::move(prepared.options);
   const bool named = head.has_value() && !head->host.empty() && head->host != "localhost";
   config.host = named ? head->host : HostName();

@@ -4,6 +4,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/hosts_run.h"
+#include "launcher/runs/detach.h"
 
 namespace ddprun {
 
@@ -11,8 +12,16 @@ int RunCommand(Invocation invocation, Purpose purpose) {
   auto prepared = Prepare(invocation.arguments, TakeTokenVariable(), purpose);
   if (const int* code = std::get_if<int>(&prepared)) return *code;
   auto& [options, token] = std::get<Prepared>(prepared);
-  if (options.hosts.asked()) return RunHosts(options, OwnPath(), std::move(token), ReadVariable);
-  return RunNode(std::get<Prepared>(std::move(prepared)), std::nullopt, invocation.command_line);
+  RunReport report;
+  if (options.detach && !options.dry_run && purpose == Purpose::kRun) {
+    auto detached = Detach(options, invocation.arguments, token);
+    if (const int* code = std::get_if<int>(&detached)) return *code;
+    report = std::get<RunReport>(std::move(detached));
+  }
+  if (options.hosts.asked())
+    return RunHosts(options, OwnPath(), std::move(token), ReadVariable, std::move(report));
+  return RunNode(std::get<Prepared>(std::move(prepared)), std::nullopt, invocation.command_line,
+                 std::move(report));
 }
 
 }  // namespace ddprun

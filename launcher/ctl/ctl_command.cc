@@ -21,6 +21,7 @@
 #include "launcher/ctl/logs_text.h"
 #include "launcher/ctl/status_text.h"
 #include "launcher/node/network.h"
+#include "launcher/runs/run_folder.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
@@ -110,7 +111,9 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kLogs:
     case CtlOptions::Command::kStacks:
     case CtlOptions::Command::kChaos:
-      break;  // ShowLogs(), ShowStacks(), RunChaos()
+    case CtlOptions::Command::kAttach:
+    case CtlOptions::Command::kRuns:
+      break;  // functions of their own
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
       break;
@@ -162,6 +165,36 @@ int BecomeDoctor(const std::vector<std::string>& arguments, const std::string& p
               kExitFailure);
 }
 
+bool NamesService(const CtlOptions& options) {
+  return !options.service.socket.empty() || !options.service.endpoint.host.empty();
+}
+
+constexpr absl::string_view kNoService =
+    "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr; ";
+
+// The detached run that is meant where no service is named.
+absl::StatusOr<RunRecord> FindDetached(const CtlOptions& options) {
+  const absl::StatusOr<std::string> folder = RunsFolder(ReadVariable);
+  if (!folder.ok()) return folder.status();
+  const auto run = FindRun(*folder, options.run_id, RunChoice::kLive);
+  if (run.ok()) return run->record;
+  return absl::NotFoundError(absl::StrCat(kNoService, run.status().message()));
+}
+
+// Its service, and its secret.
+absl::Status UseService(const RunRecord& record, CtlOptions& options) {
+  if (record.service.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        kNoService, "run ", record.name, " has none yet; ddpctl attach shows what it waits for"));
+  }
+  absl::StatusOr<ServiceAddress> service = ParseService(record.service);
+  if (!service.ok()) return service.status();
+  options.service = *std::move(service);
+  options.security = record.security;
+  options.run_id = record.run_id;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
@@ -188,7 +221,19 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   auto parsed = ParseCtlOptions(arguments, ReadVariable);
   if (!parsed.ok()) return Fail(program, parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
-  const auto& options = std::get<CtlOptions>(*parsed);
+  auto& options = std::get<CtlOptions>(*parsed);
+  if (options.command == CtlOptions::Command::kRuns) return ShowRuns(options);
+  if (options.command == CtlOptions::Command::kAttach)
+    return options.serves ? ServeAttach(options) : Attach(options);
+  if (!NamesService(options)) {
+    const absl::StatusOr<RunRecord> run = FindDetached(options);
+    if (!run.ok()) return Fail(program, run.status(), kExitUsage);
+    if (options.command == CtlOptions::Command::kStop && run->service.empty())
+      return StopDetached(options, *run);
+    if (absl::Status used = UseService(*run, options); !used.ok())
+      return Fail(program, used, kExitFailure);
+    token.reset();
+  }
   absl::StatusOr<Security> security = Security();
   if (options.service.socket.empty()) {
     prctl(PR_SET_DUMPABLE, 0);

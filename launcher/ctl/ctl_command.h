@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/ctl/ctl_options.h"
+#include "launcher/runs/run_record.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/client/watch_client.h"
@@ -27,6 +28,19 @@ int StatusCommand(std::vector<std::string> arguments);
 // ddpctl logs: prints the lines so far, with -f until the run ends. Prints errors on stderr. The
 // exit code.
 int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+
+// ddpctl runs. The exit code.
+int ShowRuns(const CtlOptions& options);
+
+// ddpctl stop, for a detached run that has no service yet, or none that can be asked: as if its
+// ddprun had got SIGTERM, with --now a second signal at once. The exit code.
+int StopDetached(const CtlOptions& options, const RunRecord& run);
+
+// ddpctl attach: shows the output of a detached run until it ends or Ctrl-C. Prints errors on
+// stderr. The exit code: the run's, or 0 after Ctrl-C.
+int Attach(const CtlOptions& options);
+// Its other end, on the machine of the run (runs/attach_stream.h).
+int ServeAttach(const CtlOptions& options);
 
 // ddpctl stop --wait: subscribes to the end of the run. Returns when the subscription is active, so
 // that no later event is missed. Errors: as RunWatch::Next().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ctl/ctl_options.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
 #include "launcher/chaos/fault_table.h"
@@ -89,6 +91,20 @@ constexpr CtlFlag kStatusFlags[] = {
     {"--interval", "SECONDS", "Refresh interval ({}).", Sets<&Given::interval>, UpTo(kHour)},
 };
 
+constexpr CtlFlag kRunsFlags[] = {
+    {"--json", nullptr, "Print JSON.", Sets<&Given::json>},
+};
+
+constexpr CtlFlag kAttachFlags[] = {
+    {"--all", nullptr, "Show all that is kept, not only what this user has not been shown yet.",
+     Sets<&Given::whole>},
+    {"--host", "[USER@]HOST", "The machine of the run, which is reached by ssh (this one).",
+     Sets<&Given::host>},
+    {"--rsh", "COMMAND", "Command instead of ssh.", Sets<&Given::rsh>},
+    {"--serve", nullptr, "Be the other end of another attach, on stdin and stdout.",
+     Sets<&Given::serves>},
+};
+
 constexpr CtlFlag kStopFlags[] = {
     {"--now", nullptr, "Send SIGKILL at once, also after a stop that takes too long.",
      Sets<&Given::now>},
@@ -147,6 +163,7 @@ struct CommandInfo {
   const char* summary;     // for the overview
   const char* help;
   absl::Span<const CtlFlag> flags;
+  bool asks_service = true;
 };
 
 const std::vector<CommandInfo>& Commands() {
@@ -158,7 +175,21 @@ const std::vector<CommandInfo>& Commands() {
        "has no such run; 2 for an invalid command\nline.\n\n"
        "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7",
        kStatusFlags},
-      {"stop", Command::kStop, "ddpctl", "", "end a run on all its nodes",
+      {"runs", Command::kRuns, "ddpctl", "", "list this user's detached runs, and how each ended",
+       "Lists the runs that this user has started with ddprun --detach on this machine, the newest "
+       "first: those that go on,\nand the last that have ended, with their exit code and verdict.",
+       kRunsFlags, false},
+      {"attach", Command::kAttach, "ddpctl", " [RUN]",
+       "show the output of a detached run, and go on with it",
+       "Shows what a run of ddprun --detach has printed since it was shown last, and goes on until "
+       "it "
+       "ends; then exits with\nits exit code. Ctrl-C leaves, and the run goes on (ddpctl stop ends "
+       "it). RUN is its name or its --rdzv-id; the newest\nrun if none is named. A connection that "
+       "breaks "
+       "(a laptop that sleeps or has another address) is made anew, and no byte\nis lost or shown "
+       "twice.",
+       kAttachFlags, false},
+      {"stop", Command::kStop, "ddpctl", " [RUN]", "end a run on all its nodes",
        "Ends a run on all its nodes: the workers get SIGTERM and their grace period, and every "
        "ddprun ends with exit\ncode 143 (137 with --now) and the words \"stopped by ddpctl from "
        "HOST (ADDRESS)\".",
@@ -221,6 +252,7 @@ std::string Overview() {
 }
 
 std::vector<Flag> FlagsOf(const CommandInfo& info) {
+  if (!info.asks_service) return FlagsIn(info.flags);
   return FlagsIn(info.flags, kServiceFlags, kSecurityFlags<Given>);
 }
 
@@ -251,7 +283,8 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
   return all;
 }
 
-absl::StatusOr<ServiceAddress> AddressOf(const Given& given, const std::string& see_help) {
+// Neither endpoint nor socket: no service was named.
+absl::StatusOr<ServiceAddress> AddressOf(const Given& given) {
   const std::optional<Endpoint>& endpoint = given.endpoint;
   if (!given.socket.empty()) return ServiceAddress{.endpoint = {}, .socket = given.socket};
   if (endpoint.has_value() && endpoint->port == 0) {
@@ -260,21 +293,21 @@ absl::StatusOr<ServiceAddress> AddressOf(const Given& given, const std::string& 
   if (endpoint.has_value()) return ServiceAddress{.endpoint = *endpoint, .socket = ""};
   if (!given.master_addr.empty())
     return ServiceAddress{.endpoint = {given.master_addr, given.master_port}, .socket = ""};
-  return absl::InvalidArgumentError(absl::StrCat(
-      "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
+  return ServiceAddress();
 }
 
-// The argument that is no flag: drain's NODE, promote's HOST, stacks' RANK, the RUN of logs and
-// chaos.
+// The argument that is no flag: drain's NODE, promote's HOST, stacks' RANK, the RUN of others.
 void ReadPositional(const CommandInfo& info, const std::vector<std::string>& rest,
                     const std::string& see_help, Reader& reader, Given& given) {
   CtlOptions& options = given;
   const std::string name = absl::StrCat(info.program, " ", info.name);
   const std::size_t wanted = info.positional[0] != '\0' ? 1 : 0;
-  if (rest.size() > wanted) {
+  const auto flag = std::find_if(rest.begin(), rest.end(),
+                                 [](const std::string& word) { return word[0] == '-'; });
+  if (rest.size() > wanted || flag != rest.end()) {
     const bool may_be_program = info.command == Command::kStatus;
     return reader.FailWith(absl::StrCat(
-        name, " does not know '", rest[wanted], "'",
+        name, " does not know '", flag != rest.end() ? *flag : rest[wanted], "'",
         may_be_program ? "; to run a program of the name status: ddprun -- status" : "", see_help));
   }
   if (info.command == Command::kDrain) {
@@ -297,8 +330,7 @@ void ReadPositional(const CommandInfo& info, const std::vector<std::string>& res
           absl::StrCat(name, " takes the number of a rank, not '", rest.front(), "'", see_help));
     options.rank = rank;
   }
-  const bool names_run = info.command == Command::kLogs || info.command == Command::kChaos;
-  if (!names_run || rest.empty()) return;
+  if (std::string(info.positional) != " [RUN]" || rest.empty()) return;
   if (!options.run_id.empty() && options.run_id != rest.front()) {
     return reader.FailWith(absl::StrCat(name, " is asked for run '", rest.front(),
                                         "' and --rdzv-id for '", options.run_id, "'; name one"));
@@ -323,7 +355,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
   reader.Check(CheckSecurityOptions(given.security));
   ReadPositional(info, flags.rest, see_help, reader, given);
   if (!reader.status().ok()) return reader.status();
-  absl::StatusOr<ServiceAddress> service = AddressOf(given, see_help);
+  absl::StatusOr<ServiceAddress> service = AddressOf(given);
   if (!service.ok()) return service.status();
   given.service = *std::move(service);
   return CtlOptions(std::move(given));
@@ -334,6 +366,27 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
 std::string TargetOf(const ServiceAddress& service) {
   if (!service.socket.empty()) return absl::StrCat("unix:", service.socket);
   return EndpointText(service.endpoint);
+}
+
+absl::StatusOr<ServiceAddress> ParseService(const std::string& text) {
+  ServiceAddress service;
+  absl::string_view path = text;
+  if (absl::ConsumePrefix(&path, "unix:")) {
+    service.socket = std::string(path);
+    return service;
+  }
+  const std::vector<std::string> services = absl::StrSplit(text, ',');
+  for (const std::string& one : services) {
+    Endpoint endpoint;
+    if (!ParseEndpoint(one, kEndpointPortDefault, endpoint))
+      return absl::InvalidArgumentError(absl::StrCat("'", one, "' is no HOST:PORT"));
+    if (&one == &services.front()) {
+      service.endpoint = std::move(endpoint);
+    } else {
+      service.endpoint.others.push_back(std::move(endpoint));
+    }
+  }
+  return service;
 }
 
 std::vector<Flag> StatusFlags() { return FlagsOf(Commands().front()); }

@@ -25,6 +25,8 @@ struct ServiceAddress {
 
 // For ServiceChannel and for messages: "HOST:PORT" or "unix:PATH".
 std::string TargetOf(const ServiceAddress& service);
+// The same text, as an address. INVALID_ARGUMENT: it is none.
+absl::StatusOr<ServiceAddress> ParseService(const std::string& text);
 
 // Options of ddpctl chaos.
 struct ChaosOptions {
@@ -39,14 +41,17 @@ struct ChaosOptions {
 };
 
 struct CtlOptions {
-  enum class Command { kStatus, kStop, kDrain, kPromote, kLogs, kStacks, kChaos };
+  enum class Command { kStatus, kStop, kDrain, kPromote, kLogs, kStacks, kChaos, kAttach, kRuns };
   Command command = Command::kStop;
+  // Neither endpoint nor socket: that of a detached run of this user (runs/run_folder.h).
   ServiceAddress service;
-  std::string run_id;  // empty: all runs (status), or the only one
+  // Empty: all runs (status), or the only one. Of a detached run: its name or its run id; empty:
+  // the newest.
+  std::string run_id;
   std::chrono::milliseconds timeout = kStatusTimeoutDefault;
   SecurityOptions security;
 
-  // For status.
+  // For status and runs.
   bool json = false;
   bool refresh = false;  // --watch
   std::chrono::milliseconds interval = kWatchIntervalDefault;
@@ -59,6 +64,12 @@ struct CtlOptions {
   // For logs.
   LogWatch watch{.lines = kLogsLinesDefault};
   std::vector<std::string> nodes;  // empty: all
+
+  // For attach.
+  bool whole = false;   // from the first line that is kept
+  std::string host;     // where the run is; empty: here
+  std::string rsh;      // empty: ssh
+  bool serves = false;  // as the other end (runs/attach_stream.h)
 
   // For stacks.
   std::optional<int> rank;  // absent: all

@@ -33,7 +33,7 @@ std::string NotReached(const absl::Status& status) {
   std::string text(status.message());
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     absl::StrAppend(&text,
-                    "; a run of one node has a service that can be asked only with "
+                    "; a run of one node has a service that can be asked only with --detach or "
                     "--rdzv-endpoint, and its lines in files with --log-dir");
   }
   return text;

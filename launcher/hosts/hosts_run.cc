@@ -24,6 +24,7 @@
 #include "launcher/options/options.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/input_file.h"
+#include "proto/text.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/base/errno_text.h"
@@ -283,7 +284,12 @@ void HostsRun::OnOutLine(int transport, std::string_view line) {
   if (const auto* word = std::get_if<NodeMessage>(&parsed)) {
     if (std::holds_alternative<StdinWanted>(*word))
       return SendStdin(stdin_.Want(poller_, transport, node));
-    return Feed(MessageReceived{node, *word});
+    if (std::holds_alternative<RoundBegun>(*word)) return config_.report.Begun();
+    Feed(MessageReceived{node, *word});
+    if (const auto* serving = std::get_if<Serving>(word)) {
+      config_.report.Service(HostPort(ServiceAddress(state_, config_.head), serving->port));
+    }
+    return;
   }
   const auto* output = std::get_if<OutputLine>(&parsed);
   if (output == nullptr) return;
@@ -348,6 +354,7 @@ void HostsRun::HandleSignals() {
 }
 
 void HostsRun::Close() {
+  config_.report.Verdict(end_->text);
   for (std::size_t i = 0; i < processes_.size(); ++i) processes_.SignalGroup(i, SIGKILL);
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end_->text, "\n"), '\n')) {
     // A verdict comes from another machine.
@@ -419,10 +426,12 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
 }
 
 int RunHosts(const Options& options, const std::string& own_path,
-             std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable) {
+             std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable,
+             RunReport report) {
   prctl(PR_SET_DUMPABLE, 0);  // this process holds the secret until the nodes have it
   // A dry run does not create a secret.
   HostsRun::Config config;
+  config.report = std::move(report);
   if (!options.dry_run) {
     absl::StatusOr<std::optional<Token>> token =
         OpenToken(options.security, std::move(variable), get_variable);

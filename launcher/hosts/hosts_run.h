@@ -20,6 +20,7 @@
 #include "launcher/output/console.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/processes/spawn.h"
+#include "launcher/runs/run_report.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/security/token.h"
 
@@ -33,6 +34,7 @@ class HostsRun {
     sigset_t end_signals;
     sigset_t forwarded_signals;
     sigset_t signal_mask;  // of the processes that are started
+    RunReport report;      // to the recorder of a detached run
   };
 
   explicit HostsRun(Config config);
@@ -98,6 +100,7 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
 
 // Runs the head and returns the exit code. `variable`: the result of TakeTokenVariable().
 int RunHosts(const Options& options, const std::string& own_path,
-             std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable);
+             std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable,
+             RunReport report = {});
 
 }  // namespace ddprun

@@ -35,6 +35,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Hello, control_pipe, protocol, v
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Serving, port)
 inline void to_json(nlohmann::json& json, const Joined&) { json = nlohmann::json::object(); }
 inline void to_json(nlohmann::json& json, const StdinWanted&) { json = nlohmann::json::object(); }
+inline void to_json(nlohmann::json& json, const RoundBegun&) { json = nlohmann::json::object(); }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeVerdict, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finished, run_id, round, nodes, world_size)
 
@@ -93,6 +94,7 @@ std::optional<NodeMessage> ParseNodeMessage(absl::string_view line) {
     if (type == "hello") return json.get<Hello>();
     if (type == "joined") return Joined{};
     if (type == "stdin-wanted") return StdinWanted{};
+    if (type == "begun") return RoundBegun{};
     if (type == "verdict") return json.get<NodeVerdict>();
     if (type == "finished") return json.get<Finished>();
     if (type != "serving") return std::nullopt;
@@ -174,8 +176,8 @@ std::optional<PassStdin> ParseStdin(absl::string_view line) {
 }
 
 std::string ToLine(const NodeMessage& message) {
-  constexpr const char* kTypes[] = {"hello",   "serving",  "joined",
-                                    "verdict", "finished", "stdin-wanted"};
+  constexpr const char* kTypes[] = {"hello",    "serving",      "joined", "verdict",
+                                    "finished", "stdin-wanted", "begun"};
   const Json json = std::visit([](const auto& one) { return Json(one); }, message);
   return absl::StrCat(std::string({kMark, kMessageMark}), Dump(kTypes[message.index()], json));
 }

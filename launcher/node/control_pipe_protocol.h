@@ -122,7 +122,13 @@ struct StdinWanted {
   bool operator==(const StdinWanted&) const = default;
 };
 
-using NodeMessage = std::variant<Hello, Serving, Joined, NodeVerdict, Finished, StdinWanted>;
+// Workers of the node have started.
+struct RoundBegun {
+  bool operator==(const RoundBegun&) const = default;
+};
+
+using NodeMessage =
+    std::variant<Hello, Serving, Joined, NodeVerdict, Finished, StdinWanted, RoundBegun>;
 
 // One line without its end, to be written to stdout.
 std::string ToLine(const NodeMessage& message);

@@ -21,9 +21,19 @@
 namespace ddprun {
 namespace {
 
-RendezvousEndpoint LocalRendezvous(const std::string& run_id, RunWatcher* watcher) {
+// Of a run of one node: nobody but commands of this user at `socket`, where one is wanted, can
+// reach it.
+absl::StatusOr<RendezvousEndpoint> LocalRendezvous(const std::string& socket,
+                                                   const std::string& run_id, RunWatcher* watcher) {
   RendezvousEndpoint rendezvous;
-  rendezvous.server = RendezvousServer::StartLocal(run_id, watcher);
+  if (socket.empty()) {
+    rendezvous.server = RendezvousServer::StartLocal(run_id, watcher);
+    return rendezvous;
+  }
+  auto server = RendezvousServer::Start(
+      {.address = absl::StrCat("unix:", socket), .default_run_id = run_id, .watcher = watcher});
+  if (!server.ok()) return server.status();
+  rendezvous.server = *std::move(server);
   return rendezvous;
 }
 
@@ -143,7 +153,7 @@ absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const 
     if (absl::IsAlreadyExists(hosted.status())) return rendezvous;
     return hosted;
   }
-  if (options.nodes == 1) return LocalRendezvous(own_run_id, watcher);
+  if (options.nodes == 1) return LocalRendezvous(options.service_socket, own_run_id, watcher);
   RendezvousEndpoint rendezvous =
       RendezvousAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return rendezvous;

@@ -282,6 +282,10 @@ struct Options : ProgramSection {
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
   std::string token_env_file;  // the .env file that has the run's secret; empty: none
   bool dry_run = false;
+  bool detach = false;  // the run goes on in the background
+  // Of a detached run of one node, whose service nobody else can reach: the path of a socket at
+  // which commands of this user ask it. Empty: none.
+  std::string service_socket;
   // Printed before the run starts, and printed only on request
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
   std::vector<std::string> warnings;

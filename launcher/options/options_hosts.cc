@@ -14,7 +14,7 @@ namespace {
 constexpr FlagName kHeadFlags[] = {
     "--nnodes"_flag,      "--node-rank"_flag,     "--nproc-per-node"_flag, "--master-addr"_flag,
     "--master-port"_flag, "--rdzv-endpoint"_flag, "--rdzv-id"_flag,        "--standalone"_flag,
-    "--token-file"_flag,  "--ntasks"_flag};
+    "--token-file"_flag,  "--ntasks"_flag,        "--detach"_flag};
 
 // What the head has done: what files say is in the other values.
 constexpr FlagName kDoneFlags[] = {"--config"_flag, "--env-file"_flag, "--dry-run"_flag};

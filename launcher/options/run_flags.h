@@ -333,6 +333,10 @@ inline constexpr RunFlag kObserveFlags[] = {
      Sets<&Options::observe, &ObserveOptions::metrics_port>, Between(1, kPortMax)},
     {"--metrics-addr", "ADDRESS", "Address of this host for the metrics ({}).",
      Sets<&Options::observe, &ObserveOptions::metrics_addr>},
+    {"--detach", nullptr,
+     "Run in the background: print the run's name and return once its first round has begun. "
+     "ddpctl attach shows it.",
+     Sets<&Options::detach>},
     {"--slurm-comment", nullptr,
      "Show how far the run is in the comment of its Slurm job (squeue -O comment), which is "
      "replaced "
@@ -397,7 +401,7 @@ inline constexpr FlagTopic kFlagTopics[] = {
     {"stopping", "Signals and stopping", kStopFlags},
     {"hangs", "Detecting hung workers", kHangFlags},
     {"logs", "Output and logs", kLogFlags},
-    {"observe", "Events and metrics", kObserveFlags},
+    {"observe", "Detached runs, events and metrics", kObserveFlags},
     {"verdict", "Final report of a run", kVerdictFlags},
     {"security", "Authentication and encryption", kSecurityFlags<Options>},
     {"torchrun", "Compatibility with torchrun", kTorchrunFlags},

@@ -12,9 +12,9 @@
 
 namespace ddprun {
 
-// Empties a message that was serialised last. Clearing it keeps the memory of all its parts; how much
-// that is takes long to count, and is below kKeptMessageBytes where the bytes of it were few: the
-// least part has two bytes, and takes less than 128.
+// Empties a message that was serialised last. Clearing it keeps the memory of all its parts; how
+// much that is takes long to count, and is below kKeptMessageBytes where the bytes of it were few:
+// the least part has two bytes, and takes less than 128.
 template <typename Message>
 void ClearKept(Message& message) {
   const auto bytes = static_cast<std::size_t>(message.GetCachedSize());

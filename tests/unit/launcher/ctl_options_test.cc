@@ -41,7 +41,27 @@ TEST(CtlOptionsTest, FlagsStandBeforeAndAfterTheNode) {
 TEST(CtlOptionsTest, WhereTheServiceIs) {
   EXPECT_EQ(TargetOf(Parsed({"stop", "--master-addr", "::1"}).service), "[::1]:29500");
   EXPECT_EQ(TargetOf(Parsed({"stop", "--now", "--socket", "/b"}).service), "unix:/b");
-  EXPECT_THAT(Error({"stop"}), HasSubstr("which rendezvous service?"));
+  // That of a detached run.
+  EXPECT_EQ(Parsed({"stop"}).service.endpoint, Endpoint());
+  EXPECT_EQ(Parsed({"stop", "job7"}).run_id, "job7");
+}
+
+TEST(CtlOptionsTest, TheServiceOfADetachedRunIsReadFromItsRecord) {
+  for (const char* text : {"unix:/a/b", "head:29400", "[::1]:7", "a:1,b:2,c:3"})
+    EXPECT_EQ(TargetOf(*ParseService(text)), text);
+  EXPECT_FALSE(ParseService("head:x").ok());
+}
+
+TEST(CtlOptionsTest, AttachNeedsNoService) {
+  const CtlOptions options =
+      Parsed({"attach", "--all", "job7", "--host", "user@far", "--rsh", "ssh -p 7"});
+  EXPECT_EQ(options.command, CtlOptions::Command::kAttach);
+  EXPECT_EQ(options.run_id, "job7");
+  EXPECT_EQ(options.host, "user@far");
+  EXPECT_EQ(options.rsh, "ssh -p 7");
+  EXPECT_TRUE(options.whole && !options.serves);
+  EXPECT_TRUE(Parsed({"runs", "--json"}).json);
+  EXPECT_THAT(Error({"runs", "--rdzv-endpoint", "head"}), HasSubstr("--rdzv-endpoint"));
 }
 
 TEST(CtlOptionsTest, WhichLines) {
@@ -80,7 +100,7 @@ TEST(CtlOptionsTest, StacksAreOfAllRanksOrOfOne) {
 
 TEST(CtlOptionsTest, WhatItDoesNotKnow) {
   EXPECT_THAT(Error({"halt"}), HasSubstr("does not know 'halt'"));
-  EXPECT_THAT(Error({"stop", "job", "--socket", "/a"}), HasSubstr("does not know 'job'"));
+  EXPECT_THAT(Error({"stop", "run", "job", "--socket", "/a"}), HasSubstr("does not know 'job'"));
   EXPECT_THAT(Error({"stop", "--force"}), HasSubstr("does not know '--force'"));
   EXPECT_THAT(Error({"drain", "--socket", "/a"}), HasSubstr("needs NODE"));
   EXPECT_THAT(std::get<ShowText>(*Parse({})).text, HasSubstr("Usage: ddpctl COMMAND"));
