@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/tcpstore/request_reader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +9,12 @@
 #include "rendezvous/base/limits.h"
 
 namespace ddprun::tcpstore {
+namespace {
+
+// What a request says that it has is believed up to there.
+constexpr std::size_t kReservedKeys = 128;
+
+}  // namespace
 
 void RequestReader::Append(std::string_view bytes) {
   if (!status_.ok()) return;
@@ -96,6 +103,7 @@ bool RequestReader::TakeField(char field) {
         repeats_ = *count;
         repeat_from_ = field_ + 1;
         repeat_begin_ = taken_;
+        request_.keys.reserve(std::min<std::size_t>(*count, kReservedKeys));
         if (*count == 0) field_ = request_.kind->fields.size() - 1;  // nothing is repeated
         return true;
       }

@@ -2,6 +2,8 @@
 #include "rendezvous/tcpstore/session.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,31 @@ using tcpstore::ReplyShape;
 constexpr std::size_t kPieceBytes = 4096;
 
 ReplyShape ReplyOf(StoreVerb verb) { return tcpstore::FindKind(verb)->reply; }
+
+// Keys in one piece, each after its length: a copy of hundreds, which is hardly ever used, then
+// costs one piece of memory.
+std::string PackKeys(const std::vector<std::string>& keys) {
+  std::size_t size = 0;
+  for (const std::string& key : keys) size += sizeof size + key.size();
+  std::string packed;
+  packed.reserve(size);
+  for (const std::string& key : keys) {
+    const std::size_t length = key.size();
+    packed.append(reinterpret_cast<const char*>(&length), sizeof length).append(key);
+  }
+  return packed;
+}
+
+std::vector<std::string> UnpackKeys(std::string_view packed) {
+  std::vector<std::string> keys;
+  while (!packed.empty()) {
+    std::size_t length = 0;
+    std::memcpy(&length, packed.data(), sizeof length);
+    keys.emplace_back(packed.substr(sizeof length, length));
+    packed.remove_prefix(sizeof length + length);
+  }
+  return keys;
+}
 
 }  // namespace
 
@@ -124,8 +151,9 @@ void TcpStoreSession::Ask(StoreOp op) {
     op.timeout = kStoreTimeoutMax;  // the client has one of its own, and cancels
   }
   under_way_->counts = op.verb == StoreVerb::kWaitCount;
-  if (under_way_->counts || (MayWait(op.verb) && !terms)) under_way_->op = op;
-  under_way_->op.verb = op.verb;
+  under_way_->op = {.verb = op.verb, .round = op.round, .number = op.number, .timeout = op.timeout};
+  if (under_way_->counts || (MayWait(op.verb) && !terms))
+    under_way_->packed_keys = PackKeys(op.keys);
   if (under_way_->counts)
     op = {.verb = StoreVerb::kAdd, .round = op.round, .keys = std::move(op.keys), .number = 1};
   Send(std::move(op));
@@ -138,6 +166,12 @@ void TcpStoreSession::Send(StoreOp op) {
   const bool alone = is_wait ? op.keys.size() == 1 : !silent_.empty();
   under_way_->id = ++last_id_;
   requests_.push_back({last_id_, std::move(op), alone});
+}
+
+StoreOp TcpStoreSession::UnderWayAgain() const {
+  StoreOp op = under_way_->op;
+  op.keys = UnpackKeys(under_way_->packed_keys);
+  return op;
 }
 
 void TcpStoreSession::StopWaitingIfSilent() {
@@ -176,7 +210,7 @@ void TcpStoreSession::Answer(std::uint64_t id, const StoreResult& result) {
 // The answer to a BARRIER's ADD.
 void TcpStoreSession::GoOnFromCount(const StoreResult& result) {
   under_way_->counts = false;
-  if (result.status.ok() && result.number < under_way_->op.number) return Send(under_way_->op);
+  if (result.status.ok() && result.number < under_way_->op.number) return Send(UnderWayAgain());
   under_way_->has_terms ? ReplyWithStatus(result) : Reply(result);
 }
 
@@ -190,7 +224,7 @@ void TcpStoreSession::Reply(const StoreResult& result) {
   const StoreVerb verb = under_way_->op.verb;
   const absl::Status& status = result.status;
   if (verb == StoreVerb::kMultiGet) return GoOnOneByOne(result);
-  if (can_be_cancelled() && absl::IsDeadlineExceeded(status)) return Send(under_way_->op);
+  if (can_be_cancelled() && absl::IsDeadlineExceeded(status)) return Send(UnderWayAgain());
   if (verb == StoreVerb::kWait && status.ok()) {
     under_way_->done = true;
     return StopWaitingIfSilent();
@@ -251,7 +285,8 @@ void TcpStoreSession::GoOnOneByOne(const StoreResult& result) {
     under_way_.reset();
     return;
   }
-  under_way.one_by_one = true;
+  if (!std::exchange(under_way.one_by_one, true))
+    under_way.op.keys = UnpackKeys(under_way.packed_keys);
   const std::vector<std::string>& keys = under_way.op.keys;
   if (under_way.values.size() < keys.size()) {
     return Send(

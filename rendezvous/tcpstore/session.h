@@ -70,7 +70,8 @@ class TcpStoreSession {
   };
   struct UnderWay {  // the request that has a reply
     std::uint64_t id = 0;
-    StoreOp op;  // of a verb that waits, in case that it is asked again
+    StoreOp op;               // without its keys
+    std::string packed_keys;  // of a verb that waits, in case that it is asked again
     bool has_terms = false;
     bool counts = false;             // a BARRIER whose ADD has no answer yet
     bool done = false;               // a WAIT whose reply waits for silent operations before it
@@ -90,6 +91,7 @@ class TcpStoreSession {
   void TakeTerms(const tcpstore::ClientRequest& request);
   void Ask(StoreOp op);
   void Send(StoreOp op);
+  StoreOp UnderWayAgain() const;
   void CancelWait();
   void Reply(const StoreResult& result);
   void ReplyWithStatus(const StoreResult& result);
