@@ -81,7 +81,9 @@ def test_killed_at_random_steps_it_ends_as_the_one_left_alone(tmp_path):
     for kill in range(KILLS):
         # Somewhere in this kill's part of the training. Both ranks: one that lives on has the state, and goes on in place.
         goal = 10 * kill + generator.randrange(4, 14)
-        reached = wait_for(f"step {goal}", lambda: steps_logged(killed) >= goal or process.poll() is not None)
+        # A busy disk may have no checkpoint yet by then: what is killed before the first one begins anew.
+        ready = lambda: steps_logged(killed) >= goal and checkpoints(killed / "checkpoints")  # noqa: E731
+        reached = wait_for(f"step {goal} and a checkpoint", lambda: ready() or process.poll() is not None)
         assert reached and process.poll() is None, process.communicate()
         victims = wait_for("both ranks", lambda: found if len(found := workers()) == 2 else None)
         # One failure of both: an agent that runs between the two kills keeps the second rank, whose death is a restart more.
