@@ -399,6 +399,8 @@ inline constexpr std::uint64_t kRunSegmentBytesMax = 4u << 20;
 inline constexpr std::size_t kRunFrameBytesMax = 1024;
 // Runs whose folders are kept, the live ones not counted: at most 2 GB.
 inline constexpr std::size_t kRunsKeptMax = 32;
+// Kept free for the record of a run's end, which is longer than that only where its command is.
+inline constexpr std::size_t kRunReserveBytes = 16u << 10;
 inline constexpr std::size_t kRunRecordBytesMax = 4u << 20;  // a command line may have 2 MB
 // For the disk to create a run's folder.
 inline constexpr std::chrono::seconds kRunFolderTimeout{10};

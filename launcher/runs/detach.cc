@@ -49,7 +49,7 @@ class Starter {
       const bool ended = (fd.revents != 0) && !Read();
       ShowOutput();
       if (begun_) return ShowName();
-      if (record_.has_value() && record_->ending.has_value()) return record_->ending->exit_code;
+      if (record_.has_value() && record_->ending.has_value()) return ShowEnding(*record_->ending);
       if (ended) return record_.has_value() ? Complain("its recorder has ended before it") : 1;
       if (!record_.has_value() && Now() >= deadline)
         return Complain(absl::StrCat("the disk of ", runs_folder_, " does not answer"));
@@ -79,8 +79,16 @@ class Starter {
     while (output_.has_value()) {
       const auto frame = output_->Next();
       if (!frame.ok() || !frame->has_value()) return;
-      if (IsOutput((*frame)->kind)) Put(STDERR_FILENO, (*frame)->bytes);
+      if (!IsOutput((*frame)->kind)) continue;
+      Put(STDERR_FILENO, (*frame)->bytes);
+      shown_any_ = true;
     }
+  }
+
+  // The run has said itself why it did not begin, unless it never started.
+  int ShowEnding(const RunEnding& ending) const {
+    if (!shown_any_ && !ending.words.empty()) std::fprintf(stderr, "%s\n", ending.words.c_str());
+    return ending.exit_code;
   }
 
   int ShowName() const {
@@ -100,6 +108,7 @@ class Starter {
   std::optional<RunRecord> record_;
   std::optional<OutputReader> output_;
   bool begun_ = false;
+  bool shown_any_ = false;
 };
 
 // ---- In the recorder
@@ -123,10 +132,16 @@ absl::StatusOr<RunFolder> MakeFolder(const std::string& runs_folder, RunRecord& 
   absl::StatusOr<std::optional<Token>> secret =
       OpenToken(options.security, std::move(token), ReadVariable);
   token.reset();
-  if (!secret.ok()) return secret.status();
+  if (!secret.ok()) {
+    folder->Remove();
+    return secret.status();
+  }
   record.security = options.security;
   if (!secret->has_value()) return folder;
-  if (absl::Status status = folder->WriteToken(**secret); !status.ok()) return status;
+  if (absl::Status status = folder->WriteToken(**secret); !status.ok()) {
+    folder->Remove();
+    return status;
+  }
   record.security.token_file = TokenPath(folder->path());
   token.emplace(**std::move(secret));  // for the run
   return folder;
@@ -142,6 +157,7 @@ std::variant<int, RunReport> Record(RunRecord record, Options& options, OwnedFd 
   absl::Status status = folder.status();
   if (status.ok()) status = folder->Write(record);
   if (!status.ok()) {
+    if (folder.ok()) folder->Remove();
     SayToStarter(starter, FrameKind::kErr, absl::StrCat("ddprun: ", status.message(), "\n"));
     return 1;
   }

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -197,6 +198,7 @@ void Recorder::Finish() {
   record_.ending = RunEnding{std::time(nullptr), code, std::move(verdict_)};
   record_.service.clear();
   folder_.RemoveToken();
+  folder_.FreeReserve();
   const TimePoint deadline = Now() + kRunLastWriteTimeout;
   while (!folder_.Write(record_).ok() && Now() < deadline)
     poll(nullptr, 0, static_cast<int>(kRunWriteRetryInterval.count()));

@@ -2,7 +2,7 @@
 #include "launcher/runs/run_folder.h"
 
 #include <fcntl.h>
-#include <strings.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,7 @@ namespace ddprun {
 namespace {
 
 std::string RecordPath(const std::string& folder) { return folder + "/run.json"; }
+std::string ReservePath(const std::string& folder) { return folder + "/reserve"; }
 std::string LockPath(const std::string& folder) { return folder + "/lock"; }
 
 absl::Status CannotMake(const std::string& path, absl::string_view reason) {
@@ -71,7 +73,12 @@ absl::StatusOr<RunFolder> RunFolder::Make(const std::string& runs_folder, const 
   folder.lock_ = OwnedFd(CreateOwnFile(LockPath(folder.path_), 0600));
   if (!folder.lock_.valid() || flock(folder.lock_.get(), LOCK_EX | LOCK_NB) != 0)
     return CannotMake(folder.path_, ErrnoText(errno));
-  return folder;
+  const OwnedFd reserve(CreateOwnFile(ReservePath(folder.path_), 0600));
+  const std::string zeros(kRunReserveBytes, '\0');
+  const int refused = reserve.valid() ? WriteAll(reserve.get(), zeros.data(), zeros.size()) : errno;
+  if (refused == 0) return folder;
+  folder.Remove();
+  return CannotMake(folder.path_, ErrnoText(refused));
 }
 
 absl::Status RunFolder::Write(const RunRecord& record) const {
@@ -87,6 +94,13 @@ absl::Status RunFolder::WriteToken(const Token& token) const {
 }
 
 void RunFolder::RemoveToken() const { unlink(TokenPath(path_).c_str()); }
+
+void RunFolder::FreeReserve() const { unlink(ReservePath(path_).c_str()); }
+
+void RunFolder::Remove() const {
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
+}
 
 bool IsLive(const std::string& folder) {
   const OwnedFd fd(open(LockPath(folder).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folders of this user's detached runs: $XDG_STATE_HOME/ddprun/runs/NAME, of mode 0700. In
 // each: run.json (run_record.h), the output (output_record.h), token (the run's secret while it
-// goes on, where it has one), and lock, which the run's recorder holds for as long as it lives.
+// goes on, where it has one), reserve (room for the record of its end on a full disk), and lock,
+// which the run's recorder holds for as long as it lives.
 #pragma once
 
 #include <string>
@@ -33,9 +34,13 @@ class RunFolder {
   const std::string& path() const { return path_; }
   // Replaces run.json. UNAVAILABLE: one sentence.
   absl::Status Write(const RunRecord& record) const;
+  // Gives room back on a full disk, so that the end of the run can be written.
+  void FreeReserve() const;
   // For commands of this user about the run, until RemoveToken().
   absl::Status WriteToken(const Token& token) const;
   void RemoveToken() const;
+  // Where the run does not come about.
+  void Remove() const;
   // In a child: the lock stays with the recorder alone.
   void LeaveLock() { lock_.Reset(); }
 

@@ -189,6 +189,24 @@ def test_a_full_disk_stops_no_worker(home, tmp_path):
     assert "its last output could not be recorded: File too large" in state_of(name)["verdict"]
 
 
+def test_a_run_that_cannot_start_says_so_and_leaves_no_folder(home, tmp_path):
+    """Here a process may have eight descriptors, which is enough for the recorder alone."""
+    limited = run(["bash", "-c", 'ulimit -n 8; exec "$@"', "bash", DDPRUN, "--detach", "true"])
+    assert (limited.returncode, limited.stdout) == (1, "")
+    assert limited.stderr == "ddprun: cannot start the run: Too many open files in this process; raise its limit (`ulimit -n`)\n"
+    secret = tmp_path / "secret"
+    secret.write_text("no secret")
+    secret.chmod(0o600)
+    env = clean_environment()
+    del env["DDPRUN_TOKEN"]
+    refused = run(
+        [DDPRUN, "--detach", "--rdzv-endpoint", "127.0.0.1:29471", "--rdzv-id", "a", "--token-file", secret, "true"], env=env
+    )
+    assert refused.returncode == 1
+    assert str(secret) in refused.stderr and len(refused.stderr.splitlines()) == 1, refused.stderr
+    assert len(list(home.iterdir())) == 1
+
+
 def test_a_folder_that_cannot_be_made_is_one_sentence():
     refused = run([DDPRUN, "--detach", "true"], env=clean_environment(XDG_STATE_HOME="/proc/none"))
     assert refused.returncode == 1
@@ -235,6 +253,21 @@ def test_a_head_goes_on_with_its_nodes(home):
     assert ctl("stop", "--wait").returncode == 143
     shown = ctl("attach")
     assert sorted(re.findall(r"rank \d of 2", shown.stdout)) == ["rank 0 of 2", "rank 1 of 2"]
+
+
+def test_a_logout_that_would_end_the_run_is_told(home, tmp_path):
+    """systemd's KillUserProcesses=yes, of a user who does not linger; and a bus that does not answer."""
+    bus = tmp_path / "bin" / "busctl"
+    bus.parent.mkdir()
+    env = clean_environment(XDG_SESSION_ID="7")
+    env["PATH"] = f"{bus.parent}:{env['PATH']}"
+    for answer, told in (("echo b true", True), ("echo b false", False), ("exec sleep 1000", False)):
+        bus.write_text(f"#!/bin/sh\n{answer}\n")
+        bus.chmod(0o755)
+        started = run([DDPRUN, "--detach", "true"], env=env)
+        assert started.returncode == 0
+        assert ("ends all processes of a user who logs out (KillUserProcesses=yes), this run too; to keep it: " in started.stderr) == told
+        assert ("loginctl enable-linger" in started.stderr) == told
 
 
 CUTTING_SSH = r"""#!/usr/bin/env python3

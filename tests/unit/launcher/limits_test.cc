@@ -201,6 +201,7 @@ constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kRunSegmentBytesMax),
     DDPRUN_LIMIT(kRunFrameBytesMax),
     DDPRUN_LIMIT(kRunsKeptMax),
+    DDPRUN_LIMIT(kRunReserveBytes),
     DDPRUN_LIMIT(kRunRecordBytesMax),
     DDPRUN_LIMIT(kRunFolderTimeout),
     DDPRUN_LIMIT(kRunWriteRetryInterval),
