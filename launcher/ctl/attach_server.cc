@@ -88,7 +88,10 @@ int Fail(const absl::Status& status) {
 class AttachServer {
  public:
   AttachServer(std::string folder, const OutputPlace& begin)
-      : folder_(std::move(folder)), reader_(folder_, begin.position), shown_(folder_) {}
+      : folder_(std::move(folder)), reader_(folder_, begin.position), shown_(folder_) {
+    // What a connection that broke has shown is told by the next one.
+    if (begin.position > shown_.Read().position) shown_.Write(begin);
+  }
 
   // Until the run has ended and its reader has taken that, or has gone.
   int Serve(Lines& lines) {

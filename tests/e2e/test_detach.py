@@ -301,8 +301,9 @@ def test_a_connection_that_breaks_loses_and_doubles_nothing(home, tmp_path, monk
     assert re.findall(r"line (\d+)", shown.stdout) == [str(number) for number in range(1, 2001)]
     assert shown.stderr.count("ddpctl: the connection to user@far is lost; trying again (Ctrl-C leaves)\n") >= 3
     assert shown.stderr.count("ddpctl: connected again\n") >= 3
-    # From any terminal: all of it was shown.
-    assert ctl("attach", name).stdout == ""
+    # From any terminal: it was shown, but for what a last connection that broke at its end could not tell of.
+    again = re.findall(r"line (\d+)", ctl("attach", name).stdout)
+    assert len(again) < 400 and again == [str(number) for number in range(2001 - len(again), 2001)]
 
 
 def test_a_host_that_is_not_reached_is_one_failure(home, tmp_path):
