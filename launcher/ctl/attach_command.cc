@@ -208,7 +208,8 @@ class Attachment {
     std::string bytes(kReadBytes, '\0');
     while (left == 0) {
       pollfd fd{server_.out().get(), POLLIN, 0};
-      const int ready = poll(&fd, 1, UntilMs(Now() + kAttachSilenceMax));
+      const int ready =
+          poll(&fd, 1, static_cast<int>(std::chrono::milliseconds(kAttachSilenceMax).count()));
       if (ready < 0 && errno == EINTR) continue;
       if (ready == 0) return true;
       const ssize_t count = read(server_.out().get(), bytes.data(), bytes.size());

@@ -124,27 +124,20 @@ void LeaveTerminal() {
   if (null > STDERR_FILENO) close(null);
 }
 
-absl::StatusOr<RunFolder> MakeFolder(const std::string& runs_folder, RunRecord& record,
-                                     const Options& options,
-                                     std::optional<absl::StatusOr<Token>>& token) {
-  absl::StatusOr<RunFolder> folder = RunFolder::Make(runs_folder, record.name);
-  if (!folder.ok() || !(UsesNetwork(options) || options.hosts.asked())) return folder;
+// Leaves the run's secret, where it has one, to commands of this user, and `token` to the run.
+absl::Status KeepSecret(const RunFolder& folder, const Options& options, RunRecord& record,
+                        std::optional<absl::StatusOr<Token>>& token) {
+  if (!UsesNetwork(options) && !options.hosts.asked()) return absl::OkStatus();
   absl::StatusOr<std::optional<Token>> secret =
       OpenToken(options.security, std::move(token), ReadVariable);
   token.reset();
-  if (!secret.ok()) {
-    folder->Remove();
-    return secret.status();
-  }
+  if (!secret.ok()) return secret.status();
   record.security = options.security;
-  if (!secret->has_value()) return folder;
-  if (absl::Status status = folder->WriteToken(**secret); !status.ok()) {
-    folder->Remove();
-    return status;
-  }
-  record.security.token_file = TokenPath(folder->path());
-  token.emplace(**std::move(secret));  // for the run
-  return folder;
+  if (!secret->has_value()) return absl::OkStatus();
+  if (absl::Status status = folder.WriteToken(**secret); !status.ok()) return status;
+  record.security.token_file = TokenPath(folder.path());
+  token.emplace(**std::move(secret));
+  return absl::OkStatus();
 }
 
 std::variant<int, RunReport> Record(RunRecord record, Options& options, OwnedFd starter,
@@ -153,8 +146,9 @@ std::variant<int, RunReport> Record(RunRecord record, Options& options, OwnedFd 
   prctl(PR_SET_DUMPABLE, 0);  // this process may hold the secret until the run has it
   LeaveTerminal();
   record.pid = getpid();
-  absl::StatusOr<RunFolder> folder = MakeFolder(runs_folder, record, options, token);
+  absl::StatusOr<RunFolder> folder = RunFolder::Make(runs_folder, record.name);
   absl::Status status = folder.status();
+  if (status.ok()) status = KeepSecret(*folder, options, record, token);
   if (status.ok()) status = folder->Write(record);
   if (!status.ok()) {
     if (folder.ok()) folder->Remove();

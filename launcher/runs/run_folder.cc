@@ -54,8 +54,7 @@ absl::StatusOr<std::string> RunsFolder(const GetVariable& get_variable) {
   if (!home.empty()) return home + "/.local/state/ddprun/runs";
   return absl::FailedPreconditionError(
       "a detached run needs a folder for its output, and neither HOME nor XDG_STATE_HOME is set; "
-      "set "
-      "one of them");
+      "set one of them");
 }
 
 std::string TokenPath(const std::string& folder) { return folder + "/token"; }
