@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "rendezvous/journal/sqlite_journal.h"
 #include "rendezvous/service/server.h"
 #include "rendezvous/tcpstore/store_client.h"
 #include "tests/bench/bench_node.h"
@@ -141,8 +142,12 @@ int Main(int argc, char** argv) {
   std::string pattern = (folder / "journal-cost-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) Die("cannot make a folder in " + folder.string());
   const auto journal = [&](const char* name, bool sync) {
-    return JournalOptions{pattern + "/" + name, sync,
-                          [](const absl::Status& status) { Die(std::string(status.message())); }};
+    return JournalOptions{
+        .open =
+            [folder = pattern + "/" + name, sync](const JournalReplay& replay) {
+              return OpenSqliteJournal(folder, {.sync_on_commit = sync}, replay);
+            },
+        .on_failure = [](const absl::Status& status) { Die(std::string(status.message())); }};
   };
   const std::chrono::duration<double> time(seconds);
   // All before the first thread, since a child cannot use gRPC after it.
