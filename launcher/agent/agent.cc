@@ -95,8 +95,8 @@ int Agent::Run() {
 absl::Status Agent::Open() {
   const ObserveOptions& observe = config_.options.observe;
   if (absl::Status status =
-          observer_.Open(observe, config_.node_id, config_.host, workers_.logs().NoticeSink(),
-                         [this] { session_.Wake(); });
+          observer_.Open(observe, config_.node_id, config_.host, config_.report, background_,
+                         workers_.logs().NoticeSink(), [this] { session_.Wake(); });
       !status.ok()) {
     return status;
   }
@@ -183,7 +183,7 @@ void Agent::Loop() {
     ShowRefusals(now);
     console_.Pump();
     console_.WatchReaders(poller_);
-    workers_.Spare({health_.pid(), slurm_comment_.pid()});
+    workers_.Spare({health_.pid(), slurm_comment_.pid(), observer_.pid()});
     const bool round_runs = state_.phase == Phase::kRunning;
     const std::vector<Ready> ready = poller_.Wait(Earliest(
         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
@@ -199,6 +199,9 @@ void Agent::Loop() {
     OnHealthTurn(now);
     if (const auto problem = slurm_comment_.OnTurn([this] { return CommentText(); },
                                                    config_.worker_signal_mask, poller_, now))
+      Print(*problem);
+    if (const auto problem = observer_.OnTurn([this] { return CommentText(); },
+                                              config_.worker_signal_mask, poller_, now))
       Print(*problem);
     if (may_join_ && !join_address_.empty()) Join(std::exchange(join_address_, ""), now);
     faults_.OnTurn(now);
@@ -417,7 +420,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
             workers_.logs().ShowAll();  // output from before a death comes before the verdict
             ShowEnd(end);
             exit_code_ = end.exit_code;
-            observer_.OnEnd(end.exit_code);
+            observer_.OnEnd(end.exit_code, end.text);
             trainer_.OnEnd(end.exit_code == 0);
           }},
       effect);

@@ -12,6 +12,7 @@
 #include "launcher/command_line/scheduler_env.h"
 #include "launcher/command_line/slurm_job.h"
 #include "launcher/command_line/total_workers.h"
+#include "launcher/options/notify_target.h"
 #include "launcher/options/run_flags.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
@@ -224,6 +225,8 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
         absl::StrCat("--rank-order does not move this node, which asks for rank ",
                      *options.node_rank, " (--node-rank)"));
   }
+  if (!options.observe.notify.empty())
+    reader.Check(ParseNotifyTarget(options.observe.notify).status());
   if (options.observe.slurm_comment && !options.hosts.asked() &&
       !get_variable("SLURM_JOB_ID").has_value()) {
     options.notes.push_back("--slurm-comment has no effect here: SLURM_JOB_ID is not set");

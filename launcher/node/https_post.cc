@@ -5,6 +5,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/http.h>
+#include <openssl/httperr.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
@@ -78,26 +79,65 @@ BIO* OverTls(BIO* connection, void* argument, int connects, int /*detail*/) {
   return BIO_push(over, connection);
 }
 
-absl::Status Send(const HttpsPost& post, const char* host, const char* port, const char* path) {
-  const OwnedContext context(SSL_CTX_new(TLS_client_method()));
+// Where distributions keep the authorities: the OpenSSL in use may have been built for another one.
+constexpr const char* kSystemAuthorities[] = {
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"};
+
+bool LoadAuthorities(SSL_CTX* context, const std::string& file) {
+  if (!file.empty()) return SSL_CTX_load_verify_file(context, file.c_str()) == 1;
+  bool any = SSL_CTX_set_default_verify_paths(context) == 1;  // SSL_CERT_FILE among them
+  for (const char* path : kSystemAuthorities)
+    any = SSL_CTX_load_verify_file(context, path) == 1 || any;
+  ERR_clear_error();
+  return any;
+}
+
+OwnedContext MakeContext(const std::string& ca_file) {
+  OwnedContext context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr || SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1 ||
-      SSL_CTX_load_verify_file(context.get(), post.ca_file.c_str()) != 1) {
-    return absl::UnavailableError(absl::StrCat("cannot read ", post.ca_file, ": ", TakeReason()));
-  }
+      !LoadAuthorities(context.get(), ca_file))
+    return nullptr;
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  return context;
+}
+
+// OpenSSL's client takes an answer of 200 alone for one with a document. Others below 400, as 204,
+// are no refusals.
+bool IsAccepted() {
+  const unsigned long code = ERR_peek_error();
+  return ERR_GET_LIB(code) == ERR_LIB_HTTP &&
+         ERR_GET_REASON(code) == HTTP_R_STATUS_CODE_UNSUPPORTED;
+}
+
+absl::Status Send(const HttpsPost& post, bool over_tls, const char* host, const char* port,
+                  const char* path) {
+  OwnedContext context;
+  if (over_tls) {
+    context = MakeContext(post.ca_file);
+    if (context == nullptr) {
+      return absl::UnavailableError(absl::StrCat("cannot read the authorities of TLS",
+                                                 post.ca_file.empty() ? "" : " in ", post.ca_file,
+                                                 ": ", TakeReason()));
+    }
+  }
   Tls tls{context.get(), host};
   STACK_OF(CONF_VALUE)* added = nullptr;
   const bool complete =
+      post.bearer.empty() ||
       X509V3_add_value("Authorization", absl::StrCat("Bearer ", post.bearer).c_str(), &added) == 1;
   const std::unique_ptr<STACK_OF(CONF_VALUE), Frees<FreeHeaders>> headers(added);
   const OwnedBio body(BIO_new_mem_buf(post.body.data(), static_cast<int>(post.body.size())));
   if (!complete || body == nullptr) return absl::UnavailableError(TakeReason());
   const OwnedBio answer(OSSL_HTTP_transfer(
-      nullptr, host, port, path, /*use_ssl=*/1, /*proxy=*/"", nullptr, nullptr, nullptr, OverTls,
-      &tls, /*buf_size=*/0, headers.get(), "application/json", body.get(), nullptr,
-      /*expect_asn1=*/0, kHttpAnswerBytesMax, static_cast<int>(post.timeout.count()),
-      /*keep_alive=*/0));
-  return answer == nullptr ? absl::UnavailableError(TakeReason()) : absl::OkStatus();
+      nullptr, host, port, path, over_tls ? 1 : 0, /*proxy=*/"", nullptr, nullptr, nullptr,
+      over_tls ? OverTls : nullptr, &tls, /*buf_size=*/0, headers.get(), post.content_type.c_str(),
+      body.get(), nullptr, /*expect_asn1=*/0, kHttpAnswerBytesMax,
+      static_cast<int>(post.timeout.count()), /*keep_alive=*/0));
+  if (answer != nullptr || IsAccepted()) {
+    ERR_clear_error();
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(TakeReason());
 }
 
 }  // namespace
@@ -111,7 +151,7 @@ absl::Status Post(const HttpsPost& post) {
   const bool parsed = OSSL_HTTP_parse_url(post.url.c_str(), &tls, nullptr, &host, &port, nullptr,
                                           &path, nullptr, nullptr) == 1;
   const OwnedText owned[] = {OwnedText(host), OwnedText(port), OwnedText(path)};
-  if (!parsed || tls == 0) {
+  if (!parsed || (tls == 0 && !post.without_tls)) {
     ERR_clear_error();
     return absl::InvalidArgumentError(absl::StrCat("'", post.url, "' is no https:// URL"));
   }
@@ -119,7 +159,7 @@ absl::Status Post(const HttpsPost& post) {
     if (!absl::ascii_isgraph(static_cast<unsigned char>(c)))
       return absl::InvalidArgumentError("the token has a byte that no header may have");
   }
-  return Send(post, host, port, path);
+  return Send(post, tls != 0, host, port, path);
 }
 
 }  // namespace ddprun

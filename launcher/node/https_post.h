@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTTPS request, by OpenSSL's own HTTP client. Blocks: call it on a thread of its own.
+// One HTTP request, by OpenSSL's own client, mostly over TLS. Blocks: call it on a thread of its
+// own.
 #pragma once
 
 #include <chrono>
@@ -10,11 +11,14 @@
 namespace ddprun {
 
 struct HttpsPost {
-  std::string url;      // https://HOST[:PORT]/PATH; a proxy of the environment is not used
-  std::string ca_file;  // PEM: the authorities that may have signed the server's certificate
-  std::string bearer;   // the token
-  std::string body;     // JSON
+  std::string url;  // https://HOST[:PORT]/PATH; a proxy of the environment is not used
+  // PEM: the authorities that may have signed the server's certificate; empty: the system's.
+  std::string ca_file;
+  std::string bearer;  // a token; empty: none
+  std::string body;
   std::chrono::seconds timeout{1};  // for the connection and the answer together
+  std::string content_type = "application/json";
+  bool without_tls = false;  // http:// will do
 };
 
 // INVALID_ARGUMENT: the URL, or a token that is no header. UNAVAILABLE: any other reason, with the

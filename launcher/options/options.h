@@ -121,6 +121,8 @@ struct ObserveOptions {
   std::optional<int> metrics_port;
   std::string metrics_addr = "127.0.0.1";
   bool slurm_comment = false;  // progress in the comment of the Slurm job
+  std::string notify;          // a URL or a command (notify/notification.h); empty: none
+  std::chrono::milliseconds notify_alive{0};  // 0: never
 };
 
 // ---- Restarts

@@ -337,6 +337,13 @@ inline constexpr RunFlag kObserveFlags[] = {
      "Run in the background: print the run's name and return once its first round has begun. "
      "ddpctl attach shows it.",
      Sets<&Options::detach>},
+    {"--notify", "URL|COMMAND",
+     "Send a message when the run starts, a rank fails, and it ends: to a webhook, as JSON or in "
+     "the "
+     "form of Slack, Discord or ntfy, or to a command's stdin, as JSON.",
+     Sets<&Options::observe, &ObserveOptions::notify>},
+    {"--notify-alive", "SECONDS", "With --notify, also say this often that the run goes on.",
+     Sets<&Options::observe, &ObserveOptions::notify_alive>, UpTo(30 * kDay)},
     {"--slurm-comment", nullptr,
      "Show how far the run is in the comment of its Slurm job (squeue -O comment), which is "
      "replaced "

@@ -23,6 +23,18 @@ std::string LastLine(const std::string& output) {
   return Printable(std::string(text.substr(end == absl::string_view::npos ? 0 : end + 1)));
 }
 
+// A pipe that holds all of it; empty: /dev/null.
+OwnedFd InputOf(const std::string& input) {
+  int pipe[2];
+  if (input.empty() || pipe2(pipe, O_CLOEXEC | O_NONBLOCK) != 0)
+    return OwnedFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  OwnedFd reader(pipe[0]);
+  const OwnedFd writer(pipe[1]);
+  fcntl(reader.get(), F_SETFL, 0);
+  [[maybe_unused]] const ssize_t count = write(writer.get(), input.data(), input.size());
+  return reader;
+}
+
 }  // namespace
 
 std::string WhyFailed(const SideCommand::Result& result, std::chrono::milliseconds timeout,
@@ -48,7 +60,7 @@ std::string WhyFailed(const SideCommand::Result& result, std::chrono::millisecon
 }
 
 void SideCommand::Begin(const std::string& command, const sigset_t& signal_mask, Poller& poller,
-                        TimePoint now) {
+                        TimePoint now, const std::string& input) {
   last_.clear();
   deadline_ = now + timeout_;
   // One that hangs in the kernel is not joined by others, and this one has failed, too.
@@ -57,14 +69,14 @@ void SideCommand::Begin(const std::string& command, const sigset_t& signal_mask,
   [[maybe_unused]] const int made = pipe2(pipe, O_CLOEXEC);
   output_ = OwnedFd(pipe[0]);
   const OwnedFd writer(pipe[1]);
-  const OwnedFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const OwnedFd in = InputOf(input);
   if (output_.get() >= 0) fcntl(output_.get(), F_SETFL, O_NONBLOCK);
   // Without a descriptor for it the output is lost, and the exit code decides all the same.
   if (!poller.Add(output_.get(), {Source::kSideCommand})) output_.Reset();
   SpawnRequest request{.path = "/bin/sh",
                        .argv = {"sh", "-c", command},
                        .environ = OwnEnviron(),
-                       .in = nothing.get(),
+                       .in = in.get(),
                        .out = writer.get(),
                        .err = writer.get(),
                        .cpus = {},

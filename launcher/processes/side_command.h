@@ -26,9 +26,10 @@ class SideCommand {
 
   explicit SideCommand(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
-  // `command`: for sh -c. No result may be awaited.
-  void Begin(const std::string& command, const sigset_t& signal_mask, Poller& poller,
-             TimePoint now);
+  // `command`: for sh -c. `input`: on its stdin, at most what a pipe holds (64 KB). No result may
+  // be awaited.
+  void Begin(const std::string& command, const sigset_t& signal_mask, Poller& poller, TimePoint now,
+             const std::string& input = "");
   // Call in each turn of the loop, which SIGCHLD and Source::kSideCommand begin.
   std::optional<Result> OnTurn(Poller& poller, TimePoint now);
   // Present while the result is awaited.
