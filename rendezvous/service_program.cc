@@ -173,7 +173,9 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
     if (!opened.ok()) return Complain(opened.status(), kExitFailure);
     log = *std::move(opened);
   }
-  ddprun::RunObserver observer(std::move(log));
+  ddprun::RunObserver observer([&log](const ddprun::RunEvent& event) {
+    if (log != nullptr) log->Write(event);
+  });
   auto service =
       Service::Start(command, *std::move(credentials), observer, [&](const absl::Status& status) {
         Complain(status, kExitFailure);

@@ -36,21 +36,22 @@ void Agent::ShowEnd(const End& end) {
       console_.EndsWith(end.verdict->cause->message) && text == VerdictText(*end.verdict)) {
     text = VerdictText(*end.verdict, FailureMessage::kOmit);
   }
-  if (options.form == VerdictForm::kJson || !options.file.empty()) {
+  std::string json;
+  if (options.form == VerdictForm::kJson || !options.file.empty() || config_.report.detached()) {
     const RunEnd whole{
         .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
         .host = config_.host,
         .exit_code = end.exit_code,
         .text = end.text,
         .verdict = end.verdict};
-    const std::string json = VerdictJson(whole);
+    json = VerdictJson(whole);
     if (options.form == VerdictForm::kJson && !text.empty()) text = json;
     if (!options.file.empty()) {
       ReportIfNotWritten(options.file,
                          [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
     }
   }
-  config_.report.Verdict(text);
+  config_.report.Verdict(text, json);
   if (config_.control_pipe.has_value()) {
     // All nodes have the same verdict; the head prints it once.
     if (!text.empty()) SendToHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
@@ -112,6 +113,8 @@ void Agent::Close() {
   session_.End();
   stores_.Close();
   session_.CloseService();
+  if (const auto problem = observer_.FinishMessages(config_.worker_signal_mask, poller_))
+    Print(*problem);
   observer_.Close();
   // Last, so that a slow reader or disk does not delay other nodes. A signal ends the wait.
   const OwnedFd impatience =

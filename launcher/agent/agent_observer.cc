@@ -10,10 +10,12 @@
 namespace ddprun {
 
 absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& node_id,
-                                 const std::string& host, EventLog::Notify notify,
+                                 const std::string& host, const RunReport& report,
+                                 const Background& background, EventLog::Notify notify,
                                  std::function<void()> wake) {
   node_id_ = node_id;
   host_ = host;
+  report_ = &report;
   if (!options.event_log.empty()) {
     auto log = EventLog::Open(options.event_log, std::move(notify));
     if (!log.ok()) return log.status();
@@ -22,12 +24,20 @@ absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& no
     started.event = "agent.started";
     Write(std::move(started));
   }
-  if (options.metrics_port.has_value()) service_ = std::make_unique<RunObserver>(nullptr);
+  if (!options.notify.empty()) {
+    absl::StatusOr<NotifyTarget> target = ParseNotifyTarget(options.notify);
+    if (!target.ok()) return target.status();
+    notifier_ = std::make_unique<Notifier>(
+        *std::move(target), NotifySchedule(host, options.notify_alive), background, wake);
+  }
+  if (options.metrics_port.has_value() || report.detached() || notifier_ != nullptr)
+    service_ = std::make_unique<RunObserver>([this](const RunEvent& event) { Tap(event); });
   refusals_.Begin(service_.get(), std::move(wake));
   return absl::OkStatus();
 }
 
 absl::Status AgentObserver::Serve(const ObserveOptions& options, RendezvousServer* server) {
+  taps_own_ = (report_->detached() || notifier_ != nullptr) && server == nullptr;
   if (!options.metrics_port.has_value()) return absl::OkStatus();
   server_ = server;
   auto exporter = StartMetricsExporter(options.metrics_addr, *options.metrics_port,
@@ -38,8 +48,11 @@ absl::Status AgentObserver::Serve(const ObserveOptions& options, RendezvousServe
 }
 
 void AgentObserver::OnEvent(const Event& event, const SupervisorState& state) {
-  if (const auto* start = std::get_if<Start>(&event)) run_id_ = start->run_id;
-  if (log_ != nullptr) {
+  if (const auto* start = std::get_if<Start>(&event)) {
+    run_id_ = start->run_id;
+    node_rank_ = start->node_rank;
+  }
+  if (writes()) {
     if (auto said = EventOf(event, state)) Write(*std::move(said));
   }
   if (service_ == nullptr) return;
@@ -52,7 +65,7 @@ void AgentObserver::OnEvent(const Event& event, const SupervisorState& state) {
 }
 
 void AgentObserver::OnStarted(const Start& start, int local_rank, std::int64_t pid) {
-  if (log_ != nullptr) Write(WorkerStarted(start, local_rank, pid));
+  if (writes()) Write(WorkerStarted(start, local_rank, pid));
   if (service_ == nullptr) return;
   absl::MutexLock lock(&mutex_);
   ++started_;
@@ -60,11 +73,12 @@ void AgentObserver::OnStarted(const Start& start, int local_rank, std::int64_t p
 }
 
 void AgentObserver::OnFault(const Start* start, int local_rank, const std::string& words) {
-  if (log_ != nullptr) Write(FaultInjected(start, local_rank, words));
+  if (writes()) Write(FaultInjected(start, local_rank, words));
 }
 
-void AgentObserver::OnEnd(int exit_code) {
-  if (log_ != nullptr) Write(AgentEnded(exit_code));
+void AgentObserver::OnEnd(int exit_code, const std::string& text) {
+  if (sends()) notifier_->OnEnd(exit_code, text);
+  if (writes()) Write(AgentEnded(exit_code));
 }
 
 std::optional<std::string> AgentObserver::TakeRefusals(TimePoint now) {
@@ -84,7 +98,26 @@ void AgentObserver::Write(RunEvent event) {
   event.node_id = node_id_.value;
   event.host = host_;
   if (event.run_id.empty()) event.run_id = run_id_;
-  log_->Write(event);
+  if (log_ != nullptr) log_->Write(event);
+  if (taps_own_) Tap(event);
+}
+
+void AgentObserver::Tap(const RunEvent& event) const {
+  report_->Event(event);
+  if (sends()) notifier_->OnEvent(event);
+}
+
+std::optional<std::string> AgentObserver::OnTurn(const std::function<std::string()>& progress,
+                                                 const sigset_t& signal_mask, Poller& poller,
+                                                 TimePoint now) {
+  if (notifier_ == nullptr) return std::nullopt;
+  return notifier_->OnTurn(progress, signal_mask, poller, now);
+}
+
+std::optional<std::string> AgentObserver::FinishMessages(const sigset_t& signal_mask,
+                                                         Poller& poller) {
+  if (notifier_ == nullptr) return std::nullopt;
+  return notifier_->Finish(signal_mask, poller);
 }
 
 std::vector<MetricSeries> AgentObserver::Collect() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's event log and metrics, if the options enable them.
+// What leaves the agent about the run: its event log, metrics and messages, if the options enable
+// them, and the events of a detached run.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "launcher/base/background.h"
+#include "launcher/base/poller.h"
 #include "launcher/node/refusals.h"
+#include "launcher/notify/notifier.h"
 #include "launcher/options/options.h"
+#include "launcher/runs/run_report.h"
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
@@ -29,26 +34,43 @@ class AgentObserver {
   AgentObserver() = default;
 
   // UNAVAILABLE: a file or a port cannot be opened, in one sentence. `notify`: receives later
-  // errors of the event log. `wake`: called on any thread when refusals are pending.
+  // errors of the event log. `wake`: called on any thread when refusals are pending. `report`: must
+  // outlive this; gets, as --notify does, the events of the service in this process, else those of
+  // the agent.
   absl::Status Open(const ObserveOptions& options, const NodeId& node_id, const std::string& host,
-                    EventLog::Notify notify, std::function<void()> wake);
+                    const RunReport& report, const Background& background, EventLog::Notify notify,
+                    std::function<void()> wake);
 
   // For the service in this process.
   RunWatcher* watcher() { return &refusals_; }
-  // Until Close().
+  // Until Close(). `server`: null, if another process has the service.
   absl::Status Serve(const ObserveOptions& options, RendezvousServer* server);
 
   // `state`: before the event.
   void OnEvent(const Event& event, const SupervisorState& state);
   void OnStarted(const Start& start, int local_rank, std::int64_t pid);
   void OnFault(const Start* start, int local_rank, const std::string& words);
-  void OnEnd(int exit_code);
+  // `text`: the verdict; empty on success.
+  void OnEnd(int exit_code, const std::string& text);
   // Logs the nodes that the service in this process refused; returns a line to show, if one is due.
   std::optional<std::string> TakeRefusals(TimePoint now);
-  std::optional<TimePoint> NextDeadline() { return refusals_.NextDeadline(); }
+  // Call in each turn of the loop. `progress`: of the run, one line. Returns a line to show.
+  std::optional<std::string> OnTurn(const std::function<std::string()>& progress,
+                                    const sigset_t& signal_mask, Poller& poller, TimePoint now);
+  std::optional<TimePoint> NextDeadline() {
+    return Earliest({refusals_.NextDeadline(),
+                     notifier_ == nullptr ? std::nullopt : notifier_->NextDeadline()});
+  }
+  pid_t pid() const { return notifier_ == nullptr ? 0 : notifier_->pid(); }
+  // After OnEnd(): the last message. Returns a line to show.
+  std::optional<std::string> FinishMessages(const sigset_t& signal_mask, Poller& poller);
   void Close();
 
  private:
+  bool writes() const { return log_ != nullptr || taps_own_; }
+  void Tap(const RunEvent& event) const;
+  // Of many nodes one sends messages: that which has the service, else node 0.
+  bool sends() const { return notifier_ != nullptr && (!taps_own_ || node_rank_ == 0); }
   void Write(RunEvent event);
   std::vector<MetricSeries> Collect();
 
@@ -56,6 +78,10 @@ class AgentObserver {
   std::string host_;
   std::string run_id_;  // known from the first round on
   std::unique_ptr<EventLog> log_;
+  const RunReport* report_ = nullptr;
+  int node_rank_ = -1;     // of the last round
+  bool taps_own_ = false;  // the agent's own events, for `report_` and `notifier_`
+  std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<RunObserver> service_;
   Refusals refusals_;
   RendezvousServer* server_ = nullptr;

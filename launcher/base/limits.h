@@ -116,6 +116,17 @@ inline constexpr std::chrono::seconds kSlurmCommentInterval{30};
 inline constexpr std::chrono::seconds kSlurmCommentLook{1};
 inline constexpr std::chrono::seconds kSlurmCommentTimeout{20};
 inline constexpr std::size_t kSlurmCommentBytesMax = 200;
+// --notify: the time between two messages, for one to be taken, before the last one is tried again,
+// and for that at the end of the run; the events that one message names, and its text; events that
+// wait for the agent's loop.
+inline constexpr std::chrono::seconds kNotifyInterval{30};
+inline constexpr std::chrono::seconds kNotifyTimeout{10};
+inline constexpr std::chrono::seconds kNotifyRetryInterval{1};
+inline constexpr std::chrono::seconds kNotifyLastTimeout{3};
+inline constexpr std::int64_t kNotifyAliveSecondsMax = 30 * 24 * 3600;
+inline constexpr std::size_t kNotifyTextsMax = 20;
+inline constexpr std::size_t kNotifyTextBytesMax = 1900;  // Discord takes 2000 characters
+inline constexpr std::size_t kNotifyEventsMax = 256;
 // Nodes that were refused are shown on node 0's console a line at a time, this often at most; as
 // many as this wait for the event log.
 inline constexpr std::chrono::seconds kRefusalInterval{5};
@@ -402,6 +413,9 @@ inline constexpr std::size_t kRunsKeptMax = 32;
 // Kept free for the record of a run's end, which is longer than that only where its command is.
 inline constexpr std::size_t kRunReserveBytes = 16u << 10;
 inline constexpr std::size_t kRunRecordBytesMax = 4u << 20;  // a command line may have 2 MB
+// Of its events, in each of two files, and of its verdict as JSON.
+inline constexpr std::size_t kRunEventsBytesMax = 1u << 20;
+inline constexpr std::size_t kRunVerdictBytesMax = 256u << 10;
 // For the disk to create a run's folder.
 inline constexpr std::chrono::seconds kRunFolderTimeout{10};
 // Where the disk accepts nothing: the time between two tries, and for the last ones at the end.

@@ -113,6 +113,8 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kChaos:
     case CtlOptions::Command::kAttach:
     case CtlOptions::Command::kRuns:
+    case CtlOptions::Command::kEvents:
+    case CtlOptions::Command::kWhy:
       break;  // functions of their own
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
@@ -181,6 +183,19 @@ absl::StatusOr<RunRecord> FindDetached(const CtlOptions& options) {
   return absl::NotFoundError(absl::StrCat(kNoService, run.status().message()));
 }
 
+// Commands that also explain a run that has ended, or that has no service yet: absent if it is to
+// be asked.
+std::optional<int> ShowPast(const CtlOptions& options) {
+  const bool events = options.command == CtlOptions::Command::kEvents;
+  if (!events && options.command != CtlOptions::Command::kWhy) return std::nullopt;
+  const absl::StatusOr<std::string> folder = RunsFolder(ReadVariable);
+  if (!folder.ok()) return std::nullopt;
+  const auto run = FindRun(*folder, options.run_id, RunChoice::kAny);
+  if (!run.ok() || (run->live && !run->record.service.empty())) return std::nullopt;
+  const std::string own = FolderOf(*folder, run->record.name);
+  return events ? ShowPastEvents(options, own) : ShowPastWhy(options, *run, own);
+}
+
 // Its service, and its secret.
 absl::Status UseService(const RunRecord& record, CtlOptions& options) {
   if (record.service.empty()) {
@@ -225,7 +240,9 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (options.command == CtlOptions::Command::kRuns) return ShowRuns(options);
   if (options.command == CtlOptions::Command::kAttach)
     return options.serves ? ServeAttach(options) : Attach(options);
+  if (!options.verdict_file.empty()) return ShowWhyOfFile(options);
   if (!NamesService(options)) {
+    if (const auto code = ShowPast(options)) return *code;
     const absl::StatusOr<RunRecord> run = FindDetached(options);
     if (!run.ok()) return Fail(program, run.status(), kExitUsage);
     if (options.command == CtlOptions::Command::kStop && run->service.empty())
@@ -244,6 +261,8 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
   if (options.refresh) return WatchStatus(options, *channel);
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
+  if (options.command == CtlOptions::Command::kEvents) return ShowEvents(options, *channel);
+  if (options.command == CtlOptions::Command::kWhy) return ShowWhy(options, *channel);
   if (options.command == CtlOptions::Command::kStacks) return ShowStacks(options, *channel);
   if (options.command == CtlOptions::Command::kChaos) return RunChaos(options, *channel);
   if (options.wait) return StopAndWait(options, *channel, program);

@@ -36,6 +36,15 @@ int ShowRuns(const CtlOptions& options);
 // ddprun had got SIGTERM, with --now a second signal at once. The exit code.
 int StopDetached(const CtlOptions& options, const RunRecord& run);
 
+// ddpctl events, while the run goes on and afterwards; `folder`: of a detached run. Print errors on
+// stderr. The exit code.
+int ShowEvents(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+int ShowPastEvents(const CtlOptions& options, const std::string& folder);
+// ddpctl why, likewise.
+int ShowWhy(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+int ShowPastWhy(const CtlOptions& options, const KnownRun& run, const std::string& folder);
+int ShowWhyOfFile(const CtlOptions& options);
+
 // ddpctl attach: shows the output of a detached run until it ends or Ctrl-C. Prints errors on
 // stderr. The exit code: the run's, or 0 after Ctrl-C.
 int Attach(const CtlOptions& options);

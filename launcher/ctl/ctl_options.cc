@@ -95,6 +95,20 @@ constexpr CtlFlag kRunsFlags[] = {
     {"--json", nullptr, "Print JSON.", Sets<&Given::json>},
 };
 
+constexpr CtlFlag kEventsFlags[] = {
+    {"--follow", nullptr, "Also print new events as they come, until the run ends.",
+     Sets<&Given::watch, &LogWatch::follow>, Letter('f')},
+    {"--lines", "N", "Only the last N (all that are kept).", Sets<&Given::last_events>,
+     FlagTraits{.letter = 'n', .min = 1, .max = kEventHistoryMax}},
+    {"--json", nullptr, "Print each event as JSON.", Sets<&Given::json>},
+};
+
+constexpr CtlFlag kWhyFlags[] = {
+    {"--json", nullptr, "Print JSON.", Sets<&Given::json>},
+    {"--verdict-file", "FILE", "Explain the verdict that ddprun --verdict-file has written.",
+     Sets<&Given::verdict_file>},
+};
+
 constexpr CtlFlag kAttachFlags[] = {
     {"--all", nullptr, "Show all that is kept, not only what this user has not been shown yet.",
      Sets<&Given::whole>},
@@ -216,6 +230,17 @@ const std::vector<CommandInfo>& Commands() {
        "the console of its node. A slow reader never blocks\na worker: lines are dropped, and "
        "their number is printed. RUN is the same as --rdzv-id.",
        kLogsFlags},
+      {"events", Command::kEvents, "ddpctl", " [RUN]", "list what has happened in a run",
+       "Lists the events of a run, the oldest first: nodes that came and went, rounds and how each "
+       "ended, slow ranks, faults.\nOf a run that goes on they come from its service, which keeps "
+       "the last 512; of a detached one that has ended from its\nfolder.",
+       kEventsFlags},
+      {"why", Command::kWhy, "ddpctl", " [RUN]", "say in a paragraph what happened, and what to do",
+       "Says what happened to a run, from what is recorded: how it ended or what it waits for, the "
+       "first cause, what preceded\nit, and what to do. Of one that goes on, of a detached one "
+       "that "
+       "has ended, or of a verdict in a file.",
+       kWhyFlags},
       {"stacks",
        Command::kStacks,
        "ddpctl",

@@ -41,7 +41,19 @@ struct ChaosOptions {
 };
 
 struct CtlOptions {
-  enum class Command { kStatus, kStop, kDrain, kPromote, kLogs, kStacks, kChaos, kAttach, kRuns };
+  enum class Command {
+    kStatus,
+    kStop,
+    kDrain,
+    kPromote,
+    kLogs,
+    kStacks,
+    kChaos,
+    kAttach,
+    kRuns,
+    kEvents,
+    kWhy,
+  };
   Command command = Command::kStop;
   // Neither endpoint nor socket: that of a detached run of this user (runs/run_folder.h).
   ServiceAddress service;
@@ -51,7 +63,7 @@ struct CtlOptions {
   std::chrono::milliseconds timeout = kStatusTimeoutDefault;
   SecurityOptions security;
 
-  // For status and runs.
+  // For status, runs, events and why.
   bool json = false;
   bool refresh = false;  // --watch
   std::chrono::milliseconds interval = kWatchIntervalDefault;
@@ -64,6 +76,12 @@ struct CtlOptions {
   // For logs.
   LogWatch watch{.lines = kLogsLinesDefault};
   std::vector<std::string> nodes;  // empty: all
+
+  // For events, with `watch.follow`.
+  int last_events = 0;  // 0: all
+
+  // For why.
+  std::string verdict_file;  // of --verdict-file; empty: the run is asked for
 
   // For attach.
   bool whole = false;   // from the first line that is kept

@@ -52,6 +52,7 @@ std::string LogsText::On(const RunNews& news) {
       Overloaded{[&](const WatchBegun& begun) { return OnBegun(begun); },
                  [&](const WorkerLines& said) { return OnLines(said); },
                  [&](const RunWords& words) { return absl::StrCat("ddpctl: ", words.text, "\n"); },
+                 [](const RunEventLine&) { return std::string(); },  // not asked for
                  [&](const TailsEnd&) { return Release(); },
                  [&](const RunOver&) { return Release(); }},
       news);

@@ -117,6 +117,8 @@ Json Known(std::int64_t number) { return number >= 0 ? Json(number) : Json(nullp
 
 Json ToJson(const Failure& failure) {
   return {{"sentence", ToSentence(failure)},
+          {"kind", CodeName(failure.kind)},
+          {"advice", failure.advice.empty() ? Json(nullptr) : Json(failure.advice)},
           {"host", failure.host},
           {"node_rank", Known(failure.node_rank)},
           {"rank", Known(failure.rank)},

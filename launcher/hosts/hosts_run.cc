@@ -354,7 +354,7 @@ void HostsRun::HandleSignals() {
 }
 
 void HostsRun::Close() {
-  config_.report.Verdict(end_->text);
+  config_.report.Verdict(end_->text, "");
   for (std::size_t i = 0; i < processes_.size(); ++i) processes_.SignalGroup(i, SIGKILL);
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end_->text, "\n"), '\n')) {
     // A verdict comes from another machine.

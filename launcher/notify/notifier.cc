@@ -44,15 +44,17 @@ std::optional<TimePoint> Notifier::NextDeadline() const {
 }
 
 std::optional<std::string> Notifier::TakeProblem(Poller& poller, TimePoint now) {
-  std::string problem;
-  if (const auto result = command_.OnTurn(poller, now); result.has_value() && !result->success())
-    problem = WhyFailed(*result, kNotifyTimeout, "--notify");
+  std::optional<std::string> problem;  // of a message whose result is known; empty: it was taken
+  if (const auto result = command_.OnTurn(poller, now))
+    problem = result->success() ? "" : WhyFailed(*result, kNotifyTimeout, "--notify");
   if (const auto status = TakeResult(posting_)) {
     posting_ = {};
     problem = std::string(status->message());
   }
-  if (problem.empty() || std::exchange(has_failed_, true)) return std::nullopt;
-  return absl::StrCat("--notify: ", NameOf(target_), " took no message: ", problem,
+  if (!problem.has_value()) return std::nullopt;
+  schedule_.OnResult(problem->empty(), now);
+  if (problem->empty() || std::exchange(has_failed_, true)) return std::nullopt;
+  return absl::StrCat("--notify: ", NameOf(target_), " took no message: ", *problem,
                       "; the run goes on, and later failures are not shown");
 }
 

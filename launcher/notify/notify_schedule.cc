@@ -79,11 +79,21 @@ bool NotifySchedule::IsAliveDue(TimePoint now) const {
 std::optional<TimePoint> NotifySchedule::NextDeadline() const {
   if (ended_) return std::nullopt;
   if (!event_.empty()) {
-    if (!sent_.has_value() || exit_code_.has_value()) return TimePoint();
+    if (!sent_.has_value() || exit_code_.has_value()) return retry_;
     return *sent_ + kNotifyInterval;
   }
   if (alive_.count() == 0 || !alive_since_.has_value()) return std::nullopt;
   return *alive_since_ + alive_;
+}
+
+void NotifySchedule::OnResult(bool taken, TimePoint now) {
+  const auto sent = std::exchange(under_way_, std::nullopt);
+  if (taken || !sent.has_value()) return;
+  if (event_.empty()) event_ = sent->event;
+  if (!rank_.has_value()) rank_ = sent->rank;
+  texts_.push_front(sent->text);
+  retry_ = now + kNotifyRetryInterval;
+  ended_ = false;
 }
 
 std::optional<Notification> NotifySchedule::Take(const std::string& progress, TimePoint now) {
@@ -103,6 +113,7 @@ std::optional<Notification> NotifySchedule::Take(const std::string& progress, Ti
   ended_ = exit_code_.has_value();
   sent_ = now;
   alive_since_ = now;
+  under_way_ = notification;
   return notification;
 }
 

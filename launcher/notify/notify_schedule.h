@@ -29,6 +29,9 @@ class NotifySchedule {
 
   // What is to be sent now. `progress`: of a run that only says that it goes on.
   std::optional<Notification> Take(const std::string& progress, TimePoint now);
+  // Whether that was taken. If not, it is sent again with the next message; the last one once more,
+  // kNotifyRetryInterval later.
+  void OnResult(bool taken, TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
  private:
@@ -46,6 +49,8 @@ class NotifySchedule {
   bool begun_ = false;
   bool ended_ = false;  // and that was taken
   std::optional<TimePoint> sent_;
+  std::optional<Notification> under_way_;
+  TimePoint retry_{};
   std::optional<TimePoint> alive_since_;
 };
 

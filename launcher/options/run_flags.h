@@ -343,7 +343,7 @@ inline constexpr RunFlag kObserveFlags[] = {
      "form of Slack, Discord or ntfy, or to a command's stdin, as JSON.",
      Sets<&Options::observe, &ObserveOptions::notify>},
     {"--notify-alive", "SECONDS", "With --notify, also say this often that the run goes on.",
-     Sets<&Options::observe, &ObserveOptions::notify_alive>, UpTo(30 * kDay)},
+     Sets<&Options::observe, &ObserveOptions::notify_alive>, UpTo(kNotifyAliveSecondsMax)},
     {"--slurm-comment", nullptr,
      "Show how far the run is in the comment of its Slurm job (squeue -O comment), which is "
      "replaced "

@@ -69,7 +69,9 @@ absl::StatusOr<std::optional<OutputFrame>> AttachStream::Next() {
       case FrameKind::kAlive:
       case FrameKind::kService:
       case FrameKind::kBegun:
+      case FrameKind::kEvent:
       case FrameKind::kVerdict:
+      case FrameKind::kVerdictJson:
         break;
     }
   }

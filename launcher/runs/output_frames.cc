@@ -8,7 +8,7 @@
 namespace ddprun {
 namespace {
 
-constexpr absl::string_view kKinds = "oegrpasbv";
+constexpr absl::string_view kKinds = "oegrpasbnvj";
 
 std::size_t LengthIn(absl::string_view header) {
   std::size_t length = 0;

@@ -23,9 +23,11 @@ enum class FrameKind : char {
   kPlace = 'p',   // how far it was shown (attach_stream.h)
   kAlive = 'a',   // nothing is new
   // From the run to its recorder.
-  kService = 's',  // where its rendezvous service can be asked
-  kBegun = 'b',    // its first round has begun
-  kVerdict = 'v',  // what it says at its end
+  kService = 's',      // where its rendezvous service can be asked
+  kBegun = 'b',        // its first round has begun
+  kEvent = 'n',        // a line of JSON (run_event.h)
+  kVerdict = 'v',      // what it says at its end
+  kVerdictJson = 'j',  // a part of the verdict as JSON, after the parts before
 };
 
 struct OutputFrame {

@@ -41,7 +41,8 @@ Recorder::Recorder(RunFolder folder, RunRecord record, OwnedFd starter)
     : folder_(std::move(folder)),
       record_(std::move(record)),
       starter_(std::move(starter)),
-      output_(folder_.path()) {}
+      output_(folder_.path()),
+      events_(folder_.path()) {}
 
 bool Recorder::Open(Pipe& pipe) {
   int fds[2];
@@ -141,10 +142,27 @@ void Recorder::ReadReport() {
   if (count == 0) report_.ours.Reset();
   bool changed = false;
   for (auto frame = reports_.Next(); frame.ok() && frame->has_value(); frame = reports_.Next()) {
-    if ((*frame)->kind == FrameKind::kVerdict) verdict_ = std::move((*frame)->bytes);
-    if ((*frame)->kind == FrameKind::kService) record_.service = std::move((*frame)->bytes);
-    if ((*frame)->kind == FrameKind::kBegun) record_.begun = true;
-    changed = changed || (*frame)->kind != FrameKind::kVerdict;
+    switch ((*frame)->kind) {
+      case FrameKind::kVerdict:
+        verdict_ = std::move((*frame)->bytes);
+        break;
+      case FrameKind::kVerdictJson:
+        verdict_json_ += (*frame)->bytes;
+        break;
+      case FrameKind::kEvent:
+        events_.Append((*frame)->bytes);
+        break;
+      case FrameKind::kService:
+        record_.service = std::move((*frame)->bytes);
+        changed = true;
+        break;
+      case FrameKind::kBegun:
+        record_.begun = true;
+        changed = true;
+        break;
+      default:
+        break;
+    }
   }
   if (!changed) return;
   Save();
@@ -198,6 +216,9 @@ void Recorder::Finish() {
   record_.ending = RunEnding{std::time(nullptr), code, std::move(verdict_)};
   record_.service.clear();
   folder_.RemoveToken();
+  // Before the record of the end, after which commands look for it, and before the reserve is given
+  // back, which is the record's.
+  if (!verdict_json_.empty()) WriteVerdict(folder_.path(), verdict_json_).IgnoreError();
   folder_.FreeReserve();
   const TimePoint deadline = Now() + kRunLastWriteTimeout;
   while (!folder_.Write(record_).ok() && Now() < deadline)

@@ -13,6 +13,7 @@
 #include <string>
 #include <variant>
 
+#include "launcher/runs/event_record.h"
 #include "launcher/runs/output_record.h"
 #include "launcher/runs/run_folder.h"
 #include "launcher/runs/run_record.h"
@@ -54,6 +55,7 @@ class Recorder {
   RunRecord record_;
   OwnedFd starter_;
   OutputWriter output_;
+  EventRecord events_;
   Pipe out_;
   Pipe err_;
   Pipe report_;
@@ -62,6 +64,7 @@ class Recorder {
   pid_t run_ = 0;
   std::optional<int> wait_status_;
   std::string verdict_;
+  std::string verdict_json_;
   std::string refusal_;  // why the disk accepts nothing now; empty: it does
 };
 

@@ -4,13 +4,23 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <climits>
 #include <csignal>
+#include <variant>
 
 #include "proto/output_file.h"
 #include "proto/text.h"
 
 namespace ddprun {
+namespace {
+
+constexpr std::size_t kTextBytesMax = PIPE_BUF - kFrameHeaderBytes;
+constexpr std::size_t kEventTextBytesMax =
+    1000;  // of one of its texts, of which it has up to three
+
+}  // namespace
 
 RunReport::RunReport(OwnedFd pipe) : pipe_(std::move(pipe)) {
   fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
@@ -20,11 +30,29 @@ void RunReport::Begun() {
   if (!std::exchange(begun_, true)) Send(FrameKind::kBegun, "");
 }
 
+void RunReport::Event(const RunEvent& event) const {
+  if (!detached()) return;
+  RunEvent cut = event;
+  cut.text = CutText(cut.text, kEventTextBytesMax);
+  for (auto& [name, value] : cut.fields) {
+    if (auto* text = std::get_if<std::string>(&value)) *text = CutText(*text, kEventTextBytesMax);
+  }
+  const std::string line =
+      ToJsonLine(cut, std::chrono::system_clock::now(), std::chrono::steady_clock::now());
+  if (line.size() <= kTextBytesMax) Send(FrameKind::kEvent, line);
+}
+
+void RunReport::Verdict(const std::string& text, const std::string& json) const {
+  absl::string_view rest = json;
+  for (; !rest.empty(); rest.remove_prefix(std::min(rest.size(), kTextBytesMax)))
+    Send(FrameKind::kVerdictJson, rest.substr(0, kTextBytesMax));
+  Send(FrameKind::kVerdict, text);
+}
+
 // A frame of PIPE_BUF bytes is written whole or not at all.
-void RunReport::Send(FrameKind kind, absl::string_view text) {
+void RunReport::Send(FrameKind kind, absl::string_view text) const {
   if (!pipe_.valid()) return;
-  const std::string frame =
-      EncodeFrame(kind, CutText(std::string(text), PIPE_BUF - kFrameHeaderBytes));
+  const std::string frame = EncodeFrame(kind, CutText(std::string(text), kTextBytesMax));
   const HeldBackSignal no_reader(SIGPIPE);
   [[maybe_unused]] const ssize_t count = write(pipe_.get(), frame.data(), frame.size());
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "launcher/runs/output_frames.h"
 #include "rendezvous/base/owned_fd.h"
+#include "rendezvous/observe/run_event.h"
 
 namespace ddprun {
 
@@ -23,10 +24,13 @@ class RunReport {
   void Service(const std::string& target) { Send(FrameKind::kService, target); }
   // The first round has begun; later ones change nothing.
   void Begun();
-  void Verdict(const std::string& text) { Send(FrameKind::kVerdict, text); }
+  // Threadsafe.
+  void Event(const RunEvent& event) const;
+  // As people see it, and as programs do (VERDICT.md).
+  void Verdict(const std::string& text, const std::string& json) const;
 
  private:
-  void Send(FrameKind kind, absl::string_view text);
+  void Send(FrameKind kind, absl::string_view text) const;
 
   OwnedFd pipe_;
   bool begun_ = false;

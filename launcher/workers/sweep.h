@@ -46,7 +46,7 @@ class Sweep {
   // Reaps those that have ended.
   void ReapStrangers();
   // `own`: of the agent's own processes, which are reaped elsewhere, each or 0.
-  void Spare(const std::array<pid_t, 2>& own) { own_ = own; }
+  void Spare(const std::array<pid_t, 3>& own) { own_ = own; }
 
  private:
   ForkServerMatch MatchForkServer(pid_t pid) const;
@@ -60,7 +60,7 @@ class Sweep {
   WorkerCgroup cgroup_;                   // while there are workers
   std::optional<LeftoverStages> stages_;  // since all workers have ended or left
   std::optional<TimePoint> next_;
-  std::array<pid_t, 2> own_{};
+  std::array<pid_t, 3> own_{};
 };
 
 }  // namespace ddprun

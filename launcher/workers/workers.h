@@ -111,7 +111,7 @@ class Workers {
   // Prints the workers that have not ended long after SIGKILL, and why.
   void ReportStuck();
   // The agent's own processes are no strangers (Sweep).
-  void Spare(const std::array<pid_t, 2>& own) { sweep_.Spare(own); }
+  void Spare(const std::array<pid_t, 3>& own) { sweep_.Spare(own); }
 
   // From Spawn() until nothing of the round is left.
   bool round_live() const { return round_live_; }

@@ -265,8 +265,8 @@ inline constexpr std::chrono::seconds kJournalAnswerTimeout{30};
 
 // The journal in etcd. A value: etcd refuses requests above 1.5 MiB by default.
 inline constexpr std::size_t kEtcdValueBytesMax = std::size_t{1} << 20;
-// A snapshot is wanted above this much journal, or so many values: etcd keeps what was deleted until
-// it is compacted, and has room for 2 GiB by default.
+// A snapshot is wanted above this much journal, or so many values: etcd keeps what was deleted
+// until it is compacted, and has room for 2 GiB by default.
 inline constexpr std::size_t kEtcdSegmentBytesMax = std::size_t{16} << 20;
 inline constexpr std::size_t kEtcdSegmentValuesMax = 16384;
 // Values that are read, or deleted, at a time.
@@ -296,8 +296,8 @@ inline constexpr std::chrono::milliseconds kCopyInterval{500};
 inline constexpr std::size_t kCopyMessageBytes = std::size_t{1} << 20;
 // Services of one run, of which one leads.
 inline constexpr std::size_t kServicesMax = 16;
-// Where there is another peer to ask, one that does not answer a connection or a ping for so long is
-// given up.
+// Where there is another peer to ask, one that does not answer a connection or a ping for so long
+// is given up.
 inline constexpr std::chrono::milliseconds kOtherPeerTimeout{1000};
 
 // ---- What a peer may hold in a service or an agent
@@ -339,6 +339,9 @@ inline constexpr double kUnreadReplyRate = 4 << 20;  // bytes per second
 // Watches of a run's events without its workers' output (see kWatchesMax), which cost the nodes
 // nothing. Above either limit the oldest watch of the address that has the most is ended.
 inline constexpr std::size_t kQuietWatchesMax = 256;
+// Events of a run that its service keeps: those of IsRoutine() (run_event.h), and the others.
+inline constexpr std::size_t kRoutineHistoryMax = 256;
+inline constexpr std::size_t kEventHistoryMax = 512;
 // Faults of a run that nodes have been asked for and have not reported yet.
 inline constexpr std::size_t kFaultsUnderWayMax = 64;
 // The longest fault that lasts.

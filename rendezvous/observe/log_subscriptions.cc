@@ -22,7 +22,8 @@ bool IsNamed(const Member& node, const std::string& name) {
 
 // ---- Watchers
 
-WatchId LogSubscriptions::Open(const RunState& run, RunQuestion question, Effects& effects) {
+WatchId LogSubscriptions::Open(const RunState& run, RunQuestion question,
+                               std::vector<std::string> events, Effects& effects) {
   const std::uint64_t id = ++last_id_;
   question.watch.id = id;
   Watch& watch = watches_[id];
@@ -34,6 +35,8 @@ WatchId LogSubscriptions::Open(const RunState& run, RunQuestion question, Effect
     if (names.size() < kStatusNodesMax) names.push_back(NameOf(node));
   }
   Put(id, watch, {std::move(begun), 0, {}}, effects);
+  for (std::string& json : events) PutEvent(id, watch, std::move(json), effects);
+  watch.over = watch.question.events && !watch.question.output && !watch.question.watch.follow;
   for (const auto& [node_id, node] : run.members) Notify(node, /*always=*/false, effects);
   EndTails(run, id, watch, effects);
   return WatchId{id};
@@ -128,14 +131,27 @@ LogSubscriptions::Effects LogSubscriptions::Receive(const RunState& run, LinkId 
 
 // ---- News
 
-LogSubscriptions::Effects LogSubscriptions::Report(const std::string& sentence) {
+LogSubscriptions::Effects LogSubscriptions::Report(const std::string& sentence,
+                                                   const std::string& json) {
   Effects effects;
   for (auto& [id, watch] : watches_) {
-    // Bounded also for a watcher that reads nothing while a run fails repeatedly.
-    if (!watch.question.watch.follow || watch.bytes + sentence.size() > kWatchBytesMax) continue;
-    Put(id, watch, {RunWords{sentence}, sentence.size() + kLogLineOverhead, {}}, effects);
+    if (!watch.question.watch.follow || watch.over) continue;
+    if (watch.question.events) {
+      PutEvent(id, watch, json, effects);
+    } else if (!sentence.empty() && watch.bytes + sentence.size() <= kWatchBytesMax) {
+      Put(id, watch, {RunWords{sentence}, sentence.size() + kLogLineOverhead, {}}, effects);
+    }
   }
   return effects;
+}
+
+// Bounded also for a watcher that reads nothing while a run fails repeatedly: events have numbers,
+// so that it sees which are missing.
+void LogSubscriptions::PutEvent(std::uint64_t id, Watch& watch, std::string json,
+                                Effects& effects) {
+  const std::size_t bytes = json.size() + kLogLineOverhead;
+  if (watch.bytes + bytes <= kWatchBytesMax)
+    Put(id, watch, {RunEventLine{std::move(json)}, bytes, {}}, effects);
 }
 
 LogSubscriptions::Effects LogSubscriptions::Finish(const std::optional<Verdict>& verdict) {

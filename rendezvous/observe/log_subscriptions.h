@@ -28,6 +28,7 @@ struct RunQuestion {
   bool output = false;  // of workers; `watch` says which and how much
   LogWatch watch;
   std::vector<std::string> nodes;  // their node ranks, hosts or node ids; none: all
+  bool events = false;             // RunEventLine in place of RunWords, with those that are kept
   bool operator==(const RunQuestion&) const = default;
 };
 
@@ -44,6 +45,11 @@ struct WorkerLines {
   LogLines lines;
   bool operator==(const WorkerLines&) const = default;
 };
+// A line of JSON (run_event.h), without its line end.
+struct RunEventLine {
+  std::string json;
+  bool operator==(const RunEventLine&) const = default;
+};
 struct RunWords {
   std::string text;
   bool operator==(const RunWords&) const = default;
@@ -56,7 +62,7 @@ struct RunOver {
   std::optional<Verdict> verdict;
   bool operator==(const RunOver&) const = default;
 };
-using RunNews = std::variant<WatchBegun, WorkerLines, RunWords, TailsEnd, RunOver>;
+using RunNews = std::variant<WatchBegun, WorkerLines, RunWords, TailsEnd, RunOver, RunEventLine>;
 
 enum class WatchId : std::uint64_t {};
 
@@ -76,14 +82,17 @@ class LogSubscriptions {
   bool empty() const { return watches_.empty(); }
   std::size_t size() const { return watches_.size(); }
 
-  WatchId Open(const RunState& run, RunQuestion question, Effects& effects);
+  // `events`: those that are kept, for a watcher that asks for them.
+  WatchId Open(const RunState& run, RunQuestion question, std::vector<std::string> events,
+               Effects& effects);
   Effects Close(const RunState& run, WatchId id);
 
   // The node has joined, reconnected, has another rank, or is away or lost: its lines are then not
   // waited for.
   Effects Update(const RunState& run, const NodeId& id);
   Effects Receive(const RunState& run, LinkId link, LogLines lines);
-  Effects Report(const std::string& sentence);
+  // An event: its sentence (empty: none for watchers of output), and its line of JSON.
+  Effects Report(const std::string& sentence, const std::string& json);
   Effects Finish(const std::optional<Verdict>& verdict);
 
   Taken Take(const RunState& run, WatchId id);
@@ -116,6 +125,7 @@ class LogSubscriptions {
   void Notify(const Member& node, bool always, Effects& effects);
   void EndTails(const RunState& run, std::uint64_t id, Watch& watch, Effects& effects);
   void Put(std::uint64_t id, Watch& watch, Queued queued, Effects& effects);
+  void PutEvent(std::uint64_t id, Watch& watch, std::string json, Effects& effects);
   void Acknowledge(const RunState& run, std::uint64_t id, const NodeId& node, std::uint64_t number,
                    Effects& effects);
   std::optional<RunNews> TakeDropped(const RunState& run, std::uint64_t id, Watch& watch,

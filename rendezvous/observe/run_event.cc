@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/json_text.h"
+#include "rendezvous/membership/join_rules.h"
 #include "rendezvous/values/collectives.h"
 
 namespace ddprun {
@@ -22,7 +24,55 @@ constexpr std::array kNames = {"node.joined",    "node.returned", "node.away",  
                                "fault",          "run.finished"};
 static_assert(kNames.size() == static_cast<std::size_t>(NoticeKind::kRunFinished) + 1);
 
+std::string Counted(int count, const char* what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
 }  // namespace
+
+bool IsRoutine(NoticeKind kind) {
+  return kind == NoticeKind::kNodeJoined || kind == NoticeKind::kNodeReturned ||
+         kind == NoticeKind::kNodeAway || kind == NoticeKind::kNodeSucceeded;
+}
+
+std::string SentenceOf(const RunNotice& note) {
+  const std::string node = NodeName(note.host, note.node_rank);
+  const std::uint64_t round = ToNumber(note.round);
+  switch (note.kind) {
+    case NoticeKind::kNodeJoined:
+      return absl::StrCat("node ", node, " joined");
+    case NoticeKind::kNodeSucceeded:
+      return absl::StrCat("all workers of node ", node, " succeeded");
+    case NoticeKind::kRoundStarted:
+      return absl::StrCat("round ", round, " begins: ", Counted(note.world_size, "worker"), " on ",
+                          Counted(note.node_count, "node"));
+    case NoticeKind::kRoundBroken:
+      return absl::StrCat("round ", round, " ends: ", ToSentence(*note.why));
+    case NoticeKind::kRestart:
+      return absl::StrCat("the next round forms after: ", ToSentence(*note.why));
+    case NoticeKind::kNodeAway:
+      return absl::StrCat("the connection of node ", node,
+                          " ended; its lines come once it is back");
+    case NoticeKind::kNodeReturned:
+      return absl::StrCat("node ", node, " is back");
+    case NoticeKind::kNodeLost:
+    case NoticeKind::kNodeLeft:
+    case NoticeKind::kNodeDrained:
+      return ToSentence(*note.why);
+    case NoticeKind::kRunFinished:
+      return note.why ? absl::StrCat("the run ends: ", ToSentence(*note.why))
+                      : "the run ends: all workers succeeded";
+    case NoticeKind::kNodeRefused:
+    case NoticeKind::kRankSlow:
+    case NoticeKind::kRankNormal:
+    case NoticeKind::kRankDamaged:
+    case NoticeKind::kRanksWait:
+    case NoticeKind::kFault:
+    case NoticeKind::kNodeNotice:
+      return note.words;
+  }
+  return "";
+}
 
 void AddFailure(const Failure& failure, RunEvent& event) {
   event.fields.emplace_back("reason", ToSentence(failure));
@@ -43,6 +93,7 @@ RunEvent EventOf(const std::string& run_id, const RunNotice& note) {
   event.host = note.host;
   event.node_rank = note.node_rank;
   event.rank = note.rank;
+  event.text = SentenceOf(note);
   if (!note.words.empty()) event.fields.emplace_back("reason", note.words);
   if (note.why) AddFailure(*note.why, event);
   const auto count = [&event](const char* name, int value) {
@@ -61,8 +112,9 @@ RunEvent EventOf(const std::string& run_id, const RunNotice& note) {
 }
 
 std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_point wall,
-                       TimePoint steady) {
+                       TimePoint steady, std::optional<std::uint64_t> number) {
   nlohmann::ordered_json json;
+  if (number.has_value()) json["number"] = *number;
   json["time"] =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromChrono(wall), absl::UTCTimeZone());
   json["monotonic"] =
@@ -79,6 +131,7 @@ std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_po
   for (const auto& [name, value] : event.fields) {
     std::visit([&, &key = name](const auto& plain) { json[key] = plain; }, value);
   }
+  if (!event.text.empty()) json["text"] = event.text;
   return JsonText(json) + "\n";
 }
 

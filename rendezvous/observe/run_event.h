@@ -24,6 +24,7 @@ struct RunEvent {
   std::string host;
   std::optional<int> node_rank;
   std::optional<int> rank;
+  std::string text;  // a sentence for people; empty: none
   // The fields of this kind of event, in this order.
   std::vector<std::pair<std::string, std::variant<std::int64_t, bool, std::string>>> fields;
 };
@@ -42,12 +43,18 @@ class RunWatcher {
 // An event of the service, which knows the whole run.
 RunEvent EventOf(const std::string& run_id, const RunNotice& note);
 
+// A sentence for people.
+std::string SentenceOf(const RunNotice& note);
+
+// A run of many nodes has many of these, and they explain little.
+bool IsRoutine(NoticeKind kind);
+
 // Appends the fields of a failure.
 void AddFailure(const Failure& failure, RunEvent& event);
 
 // One object, with a line end. `wall` becomes RFC 3339, in UTC; `steady` seconds of the host's
-// clock since it was started, to subtract.
+// clock since it was started, to subtract. `number`: of the run's events, where they are counted.
 std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_point wall,
-                       TimePoint steady);
+                       TimePoint steady, std::optional<std::uint64_t> number = std::nullopt);
 
 }  // namespace ddprun

@@ -49,7 +49,7 @@ void Count(const RunNotice& note, TimePoint now, RunCounters& counters) {
 }  // namespace
 
 void RunObserver::OnNotice(const std::string& run_id, const RunNotice& note) {
-  if (log_ != nullptr) log_->Write(EventOf(run_id, note));
+  if (sink_ != nullptr) sink_(EventOf(run_id, note));
   if (run_id.empty()) return;  // of no run
   const TimePoint now = std::chrono::steady_clock::now();
   absl::MutexLock lock(&mutex_);

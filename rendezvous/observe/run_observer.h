@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records the events of a service's runs, for the event log and the metrics.
+// Passes on the events of a service's runs, and counts them for the metrics.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/run_event.h"
 
 namespace ddprun {
@@ -35,8 +35,10 @@ struct RunCounters {
 // Threadsafe.
 class RunObserver final : public RunWatcher {
  public:
-  // Null: no log.
-  explicit RunObserver(std::unique_ptr<EventLog> log) : log_(std::move(log)) {}
+  // Called under the run's lock: must only record the event.
+  using Sink = std::function<void(const RunEvent&)>;
+  // Null: events are only counted.
+  explicit RunObserver(Sink sink) : sink_(std::move(sink)) {}
 
   void OnNotice(const std::string& run_id, const RunNotice& note) override;
   void OnStoreOperations(const std::string& run_id, std::size_t count) override;
@@ -49,7 +51,7 @@ class RunObserver final : public RunWatcher {
   RunCounters& CountersOf(const std::string& run_id, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::unique_ptr<EventLog> log_;
+  const Sink sink_;
   absl::Mutex mutex_;
   std::map<std::string, RunCounters> counters_ ABSL_GUARDED_BY(mutex_);
 };

@@ -11,6 +11,8 @@
 namespace ddprun {
 namespace {
 
+EventTime Now() { return {std::chrono::system_clock::now(), std::chrono::steady_clock::now()}; }
+
 // Without the time in heartbeats: it changes with each, and the node reports it again.
 MembershipEvent ForJournal(MembershipEvent event) {
   if (auto* reported = std::get_if<NodeReported>(&event)) {
@@ -159,7 +161,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     }
     if (const auto* note = std::get_if<RunNotice>(&effect)) {
       if (watcher_ != nullptr) watcher_->OnNotice(run_id_, *note);
-      SendLocked(watches_.Hear(membership_, *note), afterwards);
+      SendLocked(watches_.Hear(membership_, *note, Now()), afterwards);
     } else if (auto* send = std::get_if<SendDirective>(&effect)) {
       SendLocked(send->link, std::move(send->directive), afterwards);
     } else {
@@ -226,7 +228,7 @@ void Run::NoteFaultLocked(const NodeId& node_id, int rank, std::string words,
   if (rank >= 0) note.rank = rank;
   note.words = absl::StrCat("chaos: ", words);
   if (watcher_ != nullptr) watcher_->OnNotice(run_id_, note);
-  SendLocked(watches_.Hear(membership_, note), afterwards);
+  SendLocked(watches_.Hear(membership_, note, Now()), afterwards);
 }
 
 // ---- Watchers

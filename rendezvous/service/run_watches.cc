@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/operator_rules.h"
+#include "rendezvous/observe/run_event.h"
 
 namespace ddprun {
 namespace {
@@ -33,33 +32,17 @@ void KeepOwnLines(const RunState& state, LinkId link, LogLines& lines) {
   });
 }
 
-std::string Sentence(const RunNotice& note) {
-  const std::string node = NodeName(note.host, note.node_rank);
+// Among lines of output; empty: not of interest there, or said in other words.
+std::string SentenceForLogs(const RunNotice& note) {
   switch (note.kind) {
-    case NoticeKind::kRoundStarted:
-      return absl::StrCat("round ", ToNumber(note.round), " begins: ", note.world_size,
-                          note.world_size == 1 ? " worker on " : " workers on ", note.node_count,
-                          note.node_count == 1 ? " node" : " nodes");
-    case NoticeKind::kRoundBroken:
-      return absl::StrCat("round ", ToNumber(note.round), " ends: ", ToSentence(*note.why));
-    case NoticeKind::kNodeAway:
-      return absl::StrCat("the connection of node ", node,
-                          " ended; its lines come once it is back");
-    case NoticeKind::kNodeReturned:
-      return absl::StrCat("node ", node, " is back");
-    case NoticeKind::kNodeLost:
-    case NoticeKind::kNodeLeft:
-    case NoticeKind::kNodeDrained:
-      return ToSentence(*note.why);
-    case NoticeKind::kRankSlow:
-    case NoticeKind::kRankNormal:
-    case NoticeKind::kRankDamaged:
-    case NoticeKind::kRanksWait:
-    case NoticeKind::kFault:
-    case NoticeKind::kNodeNotice:
-      return note.words;
-    default:  // not of interest, or told in other words
+    case NoticeKind::kNodeJoined:
+    case NoticeKind::kNodeRefused:
+    case NoticeKind::kNodeSucceeded:
+    case NoticeKind::kRestart:
+    case NoticeKind::kRunFinished:
       return "";
+    default:
+      return SentenceOf(note);
   }
 }
 
@@ -71,7 +54,8 @@ absl::StatusOr<WatchId> RunWatches::Open(const RunState& run, std::shared_ptr<Ne
   if (absl::Status status = CheckNames(run, question.nodes); !status.ok()) return status;
   MakeRoom(run, question.output, effects);
   LogSubscriptions::Effects opened;
-  const WatchId id = subscriptions_.Open(run, question, opened);
+  const WatchId id = subscriptions_.Open(
+      run, question, question.events ? history_.Lines() : std::vector<std::string>(), opened);
   watchers_[id] = {std::move(sink), from, question.output};
   Add(std::move(opened), effects);
   if (run.phase == RunPhase::kClosed) Add(subscriptions_.Finish(run.verdict), effects);
@@ -121,15 +105,15 @@ RunWatches::Effects RunWatches::Receive(const RunState& run, LinkId link, LogLin
   return effects;
 }
 
-RunWatches::Effects RunWatches::Hear(const RunState& run, const RunNotice& note) {
+RunWatches::Effects RunWatches::Hear(const RunState& run, const RunNotice& note, EventTime time) {
   Effects effects;
+  history_.Add(run.run_id, note, time);
   if (subscriptions_.empty()) return effects;
   if (!note.node_id.value.empty()) Add(subscriptions_.Update(run, note.node_id), effects);
   if (note.kind == NoticeKind::kRoundStarted) {
     for (const auto& entry : run.members) Add(subscriptions_.Update(run, entry.first), effects);
   }
-  const std::string sentence = Sentence(note);
-  if (!sentence.empty()) Add(subscriptions_.Report(sentence), effects);
+  Add(subscriptions_.Report(SentenceForLogs(note), history_.newest()), effects);
   return effects;
 }
 

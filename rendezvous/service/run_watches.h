@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/membership/membership.h"
+#include "rendezvous/observe/event_history.h"
 #include "rendezvous/observe/log_subscriptions.h"
 #include "rendezvous/service/stream_sinks.h"
 
@@ -36,7 +37,7 @@ class RunWatches {
 
   // Lines of a node's workers.
   Effects Receive(const RunState& run, LinkId link, LogLines lines);
-  Effects Hear(const RunState& run, const RunNotice& note);
+  Effects Hear(const RunState& run, const RunNotice& note, EventTime time);
   // There will be no more news. Does nothing the second time.
   Effects Finish(const RunState& run);
 
@@ -50,6 +51,7 @@ class RunWatches {
   void MakeRoom(const RunState& run, bool output, Effects& effects);
   void Add(LogSubscriptions::Effects from, Effects& effects);
 
+  EventHistory history_;
   LogSubscriptions subscriptions_;
   std::map<WatchId, Watcher> watchers_;
 };

@@ -64,6 +64,7 @@ DDPRUN_FIELDS(RunQuestion) {
   FIELD(output);
   FIELD(watch);
   TEXTS(nodes, kWatchNamesMax, kNameBytesMax);
+  FIELD(events);
 }
 
 v1::InjectFaultRequest ToProto(const FaultRequest& request) {
@@ -118,6 +119,8 @@ v1::RunNews ToProto(const RunNews& news) {
     *message.mutable_lines() = ToProto(*lines);
   } else if (const auto* words = std::get_if<RunWords>(&news)) {
     message.set_words(ToUtf8(words->text));
+  } else if (const auto* event = std::get_if<RunEventLine>(&news)) {
+    message.set_event(ToUtf8(event->json));
   } else if (std::holds_alternative<TailsEnd>(news)) {
     message.mutable_tails_end();
   } else {
@@ -136,6 +139,8 @@ absl::StatusOr<RunNews> FromProto(const v1::RunNews& message) {
       return FromProto(message.lines());
     case v1::RunNews::kWords:
       return RunWords{Printable(message.words())};
+    case v1::RunNews::kEvent:
+      return RunEventLine{Printable(message.event())};
     case v1::RunNews::kTailsEnd:
       return TailsEnd{};
     case v1::RunNews::kEnd:

@@ -126,6 +126,30 @@ TEST(NotifyScheduleTest, TheEndDoesNotWaitAndIsTheLast) {
   EXPECT_EQ(schedule.Take("", kBegin + seconds(1000)), std::nullopt);
 }
 
+TEST(NotifyScheduleTest, WhatWasNotTakenIsSentWithTheNextMessageAndTheEndOnceMore) {
+  NotifySchedule schedule("a", seconds(0));
+  schedule.OnEvent(Event("round.started", "begins"), kBegin);
+  schedule.Take("", kBegin);
+  schedule.OnResult(false, kBegin + seconds(10));
+  EXPECT_EQ(schedule.NextDeadline(), kBegin + kNotifyInterval);
+  schedule.OnEvent(Event("round.broken", "ends"), kBegin + seconds(20));
+  const auto both = schedule.Take("", kBegin + kNotifyInterval);
+  ASSERT_TRUE(both.has_value());
+  EXPECT_EQ(both->text, "begins\nends");
+  EXPECT_EQ(both->event, "broken");
+  schedule.OnResult(true, kBegin + seconds(31));
+  EXPECT_EQ(schedule.NextDeadline(), std::nullopt);
+  schedule.OnEnd(3, "failed");
+  ASSERT_TRUE(schedule.Take("", kBegin + seconds(32)).has_value());
+  schedule.OnResult(false, kBegin + seconds(32));
+  EXPECT_EQ(schedule.NextDeadline(), kBegin + seconds(32) + kNotifyRetryInterval);
+  EXPECT_EQ(schedule.Take("", kBegin + seconds(32)), std::nullopt);
+  const auto again = schedule.Take("", kBegin + seconds(33));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->text, "failed");
+  EXPECT_EQ(again->exit_code, 3);
+}
+
 TEST(NotifyScheduleTest, SilenceIsAnAlarmWhereARunSaysThatItGoesOn) {
   NotifySchedule schedule("a", seconds(60));
   schedule.OnEvent(Event("round.started", "begins"), kBegin);

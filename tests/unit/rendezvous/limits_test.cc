@@ -172,6 +172,8 @@ constexpr Limit kRendezvousLimits[] = {
     DDPRUN_LIMIT(kUnreadReplyTimeout),
     DDPRUN_LIMIT(kUnreadReplyRate),
     DDPRUN_LIMIT(kQuietWatchesMax),
+    DDPRUN_LIMIT(kRoutineHistoryMax),
+    DDPRUN_LIMIT(kEventHistoryMax),
     DDPRUN_LIMIT(kFaultsUnderWayMax),
     DDPRUN_LIMIT(kFaultDurationMax),
     DDPRUN_LIMIT(kRateMax),

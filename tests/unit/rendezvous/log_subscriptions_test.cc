@@ -31,11 +31,11 @@ Member B() { return Node("b", 1, kLinkB); }
 class Desk {
  public:
   WatchId Open(const RunQuestion& question, const std::vector<Member>& nodes,
-               LogSubscriptions::Effects& effects) {
+               LogSubscriptions::Effects& effects, const std::vector<std::string>& events = {}) {
     run_ = MakeRun("job");
     for (const Member& node : nodes) run_.members[node.join.node_id] = node;
     Reindex(run_);
-    return subscriptions_.Open(run_, question, effects);
+    return subscriptions_.Open(run_, question, events, effects);
   }
   LogSubscriptions::Effects Close(WatchId id) { return subscriptions_.Close(run_, id); }
   LogSubscriptions::Effects Here(const Member& node) {
@@ -50,6 +50,9 @@ class Desk {
   }
   LogSubscriptions::Effects Receive(LinkId link, LogLines lines) {
     return subscriptions_.Receive(run_, link, std::move(lines));
+  }
+  void Report(const std::string& sentence, const std::string& json) {
+    subscriptions_.Report(sentence, json);
   }
   void Finish(const std::optional<Verdict>& verdict) { subscriptions_.Finish(verdict); }
   LogSubscriptions::Taken Take(WatchId id) { return subscriptions_.Take(run_, id); }
@@ -256,6 +259,38 @@ TEST(LogSubscriptionsTest, WhoWantsTheEndAloneHearsNothingElse) {
   const std::vector<RunNews> all = TakeAll(desk, watch, &over);
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_EQ(all[1], RunNews(RunOver{verdict}));
+  EXPECT_TRUE(over);
+}
+
+TEST(LogSubscriptionsTest, AWatcherOfEventsGetsThoseThatAreKeptAndThenNewOnes) {
+  Desk desk;
+  LogSubscriptions::Effects effects;
+  RunQuestion question;
+  question.events = true;
+  question.watch.follow = true;
+  const WatchId watch = desk.Open(question, {A()}, effects, {"{1}", "{2}"});
+  EXPECT_THAT(effects.directives, IsEmpty());  // no node is asked for anything
+  desk.Report("a sentence", "{3}");
+  desk.Report("", "{4}");
+  desk.Finish(std::nullopt);
+  desk.Report("after the end", "{5}");
+  std::vector<RunNews> news = TakeAll(desk, watch);
+  ASSERT_THAT(news, SizeIs(6));
+  for (int i = 1; i <= 4; ++i)
+    EXPECT_EQ(std::get<RunEventLine>(news[static_cast<std::size_t>(i)]).json,
+              "{" + std::to_string(i) + "}");
+  EXPECT_TRUE(std::holds_alternative<RunOver>(news[5]));
+}
+
+TEST(LogSubscriptionsTest, WithoutFollowTheKeptEventsAreAll) {
+  Desk desk;
+  LogSubscriptions::Effects effects;
+  RunQuestion question;
+  question.events = true;
+  const WatchId watch = desk.Open(question, {A()}, effects, {"{1}"});
+  desk.Report("later", "{2}");
+  bool over = false;
+  EXPECT_THAT(TakeAll(desk, watch, &over), SizeIs(2));
   EXPECT_TRUE(over);
 }
 

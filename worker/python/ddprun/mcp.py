@@ -8,6 +8,7 @@ it finds this user's detached runs. Only --control adds the tools that stop a ru
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -138,11 +139,15 @@ def main():
     if program is None:
         sys.stderr.write("ddprun.mcp: the program ddpctl is neither beside this Python nor in PATH; install ddprun's wheel or package\n")
         return 2
-    for line in sys.stdin:
-        reply = _reply(line, tools, program, flags) if line.strip() else None
-        if reply is not None:
+    for line in sys.stdin.buffer:
+        reply = _reply(line.decode(errors="replace"), tools, program, flags) if line.strip() else None
+        if reply is None:
+            continue
+        try:
             sys.stdout.write(json.dumps(reply) + "\n")
             sys.stdout.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the client is gone
     return 0
 
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The events and the verdict of a detached run in its folder: `events.jsonl`, one object a line
+// (run_event.h), before it `events-1.jsonl`, and `verdict.json` (VERDICT.md).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rendezvous/base/owned_fd.h"
+
+namespace ddprun {
+
+// Written by the run's recorder. What a full disk does not take is lost: the run goes on.
+class EventRecord {
+ public:
+  explicit EventRecord(std::string folder) : folder_(std::move(folder)) {}
+  // `lines`: each with its line end. Above kRunEventsBytesMax a new file begins.
+  void Append(const std::string& lines);
+
+ private:
+  const std::string folder_;
+  OwnedFd file_;
+  std::size_t bytes_ = 0;  // of the file
+};
+
+// Whole lines, without their line ends, in their order. None: nothing was recorded.
+std::vector<std::string> ReadEvents(const std::string& folder);
+
+absl::Status WriteVerdict(const std::string& folder, const std::string& json);
+// Empty: there is none.
+std::string ReadVerdict(const std::string& folder);
+
+}  // namespace ddprun
