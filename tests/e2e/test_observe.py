@@ -3,15 +3,17 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 
 import pytest
 
-from conftest import BIN, DDPRUN, clean_environment, finish_all, free_port, run, start, wait_for
+from conftest import BIN, DDPRUN, REPO, clean_environment, finish_all, free_port, run, start, wait_for
 
 
 def get(url):
@@ -20,6 +22,27 @@ def get(url):
             return answer.read().decode()
     except (urllib.error.URLError, ConnectionError):
         return ""
+
+
+GRAFANA = REPO / "deploy" / "grafana"
+ONE_STEP = """import os, socket, time
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"STEP=1\\nRATE=3\\nUNIT=images", os.environ["DDPRUN_NOTIFY_SOCKET"])
+time.sleep(100)"""
+
+
+def dashboard_queries():
+    dashboard = json.loads((GRAFANA / "ddprun.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) > 10
+    return [query.replace("$run", ".*").replace("$__rate_interval", "1m") for query in queries]
+
+
+def test_dashboard_and_alerts_ask_for_metrics_that_there_are():
+    sources = "".join((REPO / "rendezvous" / "observe" / f"{name}.cc").read_text() for name in ("metrics",))
+    texts = [*dashboard_queries(), (GRAFANA / "alerts.yml").read_text()]
+    asked = {name for text in texts for name in re.findall(r"ddprun_[a-z_]+", text)}
+    unknown = {name for name in asked if f'"{re.sub("_(sum|count)$", "", name)}"' not in sources}
+    assert not unknown
 
 
 def events(path):
@@ -101,11 +124,12 @@ def test_a_port_in_use_is_one_sentence():
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="the package prometheus is not installed")
 def test_a_real_prometheus_scrapes_it(tmp_path):
     metrics, own = free_port(), free_port()
-    node = start(
-        [DDPRUN, "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
-    )
+    node = start([DDPRUN, "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, sys.executable, "-c", ONE_STEP])
+    rules = (GRAFANA / "alerts.yml").read_text()
+    assert "> 600" in rules
+    (tmp_path / "alerts.yml").write_text(rules.replace("> 600", "> 1"))
     (tmp_path / "prometheus.yml").write_text(
-        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        "global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}\nrule_files: [alerts.yml]\n"
         f"scrape_configs: [{{job_name: ddprun, static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]}}]\n"
     )
     prometheus = subprocess.Popen(
@@ -114,14 +138,26 @@ def test_a_real_prometheus_scrapes_it(tmp_path):
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=clean_environment(),
     )
     try:
+        def api(path):
+            page = get(f"http://127.0.0.1:{own}/api/v1/{path}")
+            return page and json.loads(page)["data"]
+
         def ask(query):
-            page = get(f"http://127.0.0.1:{own}/api/v1/query?" + urllib.parse.urlencode({"query": query}))
-            return page and [found["value"][1] for found in json.loads(page)["data"]["result"]]
+            data = api("query?" + urllib.parse.urlencode({"query": query}))
+            return data and [found["value"][1] for found in data["result"]]
 
         assert wait_for("a sample", lambda: ask('ddprun_run_world_size{run="job"}')) == ["2"]
         assert ask('ddprun_run_phase{phase="running"}') == ["1"]
         assert ask('up{job="ddprun"}') == ["1"]
         assert ask('sum(ddprun_run_nodes)') == ["1"]
+        # The dashboard's queries are accepted, and those of a run like this one have something to show.
+        shown = {query for query in dashboard_queries() if ask(query)}
+        assert all(ask(query) is not None for query in dashboard_queries())
+        assert {query for query in dashboard_queries() if "slowness" not in query and "rate(" not in query and "increase(" not in query} <= shown
+        # The only alert of a run that makes no step: it says for which run.
+        found = wait_for("an alert", lambda: [one for one in api("alerts")["alerts"] if one["state"] == "firing"])
+        assert [one["labels"]["alertname"] for one in found] == ["DdprunNoProgress"]
+        assert found[0]["annotations"]["summary"].startswith("Run job has made no step for ")
     finally:
         prometheus.terminate()
         prometheus.wait(timeout=30)
