@@ -37,12 +37,16 @@ void FreeHeaders(STACK_OF(CONF_VALUE) * headers) {
   sk_CONF_VALUE_pop_free(headers, X509V3_conf_free);
 }
 
-// Empties this thread's queue of errors; the last one with data says most.
+// Empties this thread's queue of errors. The first of TLS says most, and where there is none, the
+// last.
 std::string TakeReason() {
   std::string reason = "no answer in time";
+  bool of_tls = false;
   const char* data = nullptr;
   int flags = 0;
   while (const unsigned long code = ERR_get_error_all(nullptr, nullptr, nullptr, &data, &flags)) {
+    if (of_tls) continue;  // what follows says only that nothing was sent
+    of_tls = ERR_GET_LIB(code) == ERR_LIB_SSL;
     const char* text = ERR_reason_error_string(code);
     reason = text == nullptr ? absl::StrCat("OpenSSL error ", code) : text;
     if ((flags & ERR_TXT_STRING) != 0 && data != nullptr && *data != '\0')

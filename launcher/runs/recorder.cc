@@ -14,6 +14,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "proto/output_file.h"
@@ -33,6 +34,12 @@ sigset_t HandledSignals() {
   for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2})
     sigaddset(&signals, number);
   return signals;
+}
+
+std::string LastLine(absl::string_view text) {
+  text = absl::StripTrailingAsciiWhitespace(text);
+  const std::size_t end = text.rfind('\n');
+  return std::string(end == absl::string_view::npos ? text : text.substr(end + 1));
 }
 
 }  // namespace
@@ -175,8 +182,10 @@ bool Recorder::ReadOutput(const OwnedFd& pipe, FrameKind kind) {
   errno = 0;
   const ssize_t count = read(pipe.get(), bytes.data(), bytes.size());
   if (count <= 0) return false;
-  output_.Add(kind, {bytes.data(), static_cast<std::size_t>(count)});
+  bytes.resize(static_cast<std::size_t>(count));
+  output_.Add(kind, bytes);
   WriteOutput();
+  if (kind == FrameKind::kErr && !record_.begun) last_error_ = std::move(bytes);
   return true;
 }
 
@@ -209,6 +218,8 @@ void Recorder::Finish() {
   ReadReport();
   const int status = *wait_status_;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // What is refused before a round has no verdict, and says why in one line.
+  if (verdict_.empty() && code != 0 && !record_.begun) verdict_ = LastLine(last_error_);
   if (output_.pending() && !refusal_.empty()) {
     absl::StrAppend(&verdict_, verdict_.empty() ? "" : "\n",
                     "its last output could not be recorded: ", refusal_);

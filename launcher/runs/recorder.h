@@ -64,6 +64,7 @@ class Recorder {
   pid_t run_ = 0;
   std::optional<int> wait_status_;
   std::string verdict_;
+  std::string last_error_;  // what it wrote to stderr last, before its first round
   std::string verdict_json_;
   std::string refusal_;  // why the disk accepts nothing now; empty: it does
 };

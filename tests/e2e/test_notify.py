@@ -101,14 +101,15 @@ def test_services_get_their_form_and_restarts_are_told_together():
 
 
 def test_alive_makes_silence_an_alarm():
+    """Whatever is asked for, messages come 30 s apart."""
     with Hook() as hook:
         running = start([DDPRUN, "--notify", hook.url, "--notify-alive", "0.2", "sleep", "1000"])
-        wait_for("three messages", lambda: len(hook.got) >= 3)
+        wait_for("a second message", lambda: len(hook.got) >= 2)
         running.terminate()
         running.communicate(timeout=60)
     events = [one["event"] for one in hook.bodies()]
-    assert events[:3] == ["started", "alive", "alive"]
-    assert events[-1] == "failed"
+    assert events == ["started", "alive", "failed"]
+    assert hook.got[1][0] - hook.got[0][0] > 25
     assert "round 1: 1 ranks on 1 node" in hook.bodies()[1]["text"]
 
 
@@ -124,7 +125,7 @@ def test_nobody_who_listens_is_in_the_way_of_the_run(kind):
         begun = time.monotonic()
         ended = run([DDPRUN, "--notify", target, "sh", "-c", "sleep 0.2; echo done"])
         assert time.monotonic() - begun < 8
-    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert (ended.returncode, ended.stdout) == (0, "[0] done\n")
     assert ended.stderr.count("ddprun: --notify: ") == 1, ended.stderr
     assert "secret" not in ended.stderr
 

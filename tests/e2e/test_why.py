@@ -92,7 +92,8 @@ def test_a_failure_is_explained_with_rank_cause_and_next_step(home, tmp_path, mo
 def test_what_ends_no_worker_is_explained_too(home):
     missing = run([DDPRUN, "--detach", "no-such-program"])
     assert missing.returncode == 127
-    assert "no-such-program" in why()["text"]
+    assert "there is no program 'no-such-program'" in why()["text"]
+    assert "there is no program 'no-such-program'" in ctl("runs").stdout
     run([DDPRUN, "--detach", "sleep", "1000"])
     assert ctl("stop", "--wait").returncode == 143
     stopped = why()
