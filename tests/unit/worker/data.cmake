@@ -8,6 +8,7 @@ ddprun_add_gtest(NAME unit_worker_data TORCH LABEL unit
     data_idx_test.cc
     data_image_decoder_test.cc
     data_image_folder_test.cc
+    data_image_for_model_test.cc
     data_loader_test.cc
     data_gpu_images_test.cc
     data_sampler_test.cc

@@ -17,6 +17,7 @@ const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
       {"", "train a model", RunTrain},
       {"eval", "measure a trained model's accuracy", RunEval},
+      {"predict", "name the most probable classes of image files", RunPredict},
       {"export", "write a trained model for other programs", RunExport},
       {"check", "read every image of a data set, and name those that are damaged", RunCheck},
       {"compare", "train plain, data-parallel and as a pipeline, and show all three", RunCompare},

@@ -33,6 +33,8 @@ const std::vector<Command>& Commands();
 void RunTrain(const CommandContext& context);
 // `train eval`: accuracy and loss of a trained model on the test images.
 void RunEval(const CommandContext& context);
+// `train predict`: the most probable classes of image files.
+void RunPredict(const CommandContext& context);
 // `train export`: a trained model in a format of another program.
 void RunExport(const CommandContext& context);
 // `train check`: whether all images of a data set can be read.

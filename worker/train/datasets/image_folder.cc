@@ -31,7 +31,6 @@ constexpr std::array<float, 3> kStd = {0.229f, 0.224f, 0.225f};
 constexpr double kAreaMin = 0.08;
 constexpr int kCropAttempts = 10;
 constexpr std::int64_t kSideMax = 8192;  // 800 MB of one image
-constexpr std::size_t kFileBytesMax = 1u << 30;
 
 double Uniform(SplitMix64& random, double low, double high) {
   return low + (high - low) * static_cast<double>(random.Next() >> 11) * 0x1p-53;
@@ -94,14 +93,14 @@ ImageSize Resized(ImageSize size, std::int64_t shorter) {
   return {shorter * size.height / size.width, shorter};
 }
 
-at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t side) {
+at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t shorter, std::int64_t side) {
   // Only the middle of a very long image is resized: the rest would take memory and not be seen.
   constexpr std::int64_t kLongestSide = 8;  // times the shorter one
   const ImageSize seen{std::min(size.height, kLongestSide * size.width),
                        std::min(size.width, kLongestSide * size.height)};
   pixels = Middle(pixels, 0, std::max<std::int64_t>(1, pixels.size(0) * seen.height / size.height));
   pixels = Middle(pixels, 1, std::max<std::int64_t>(1, pixels.size(1) * seen.width / size.width));
-  const at::Tensor resized = Resize(pixels, Resized(seen, EvaluationShorterSide(side)));
+  const at::Tensor resized = Resize(pixels, Resized(seen, shorter));
   return Middle(Middle(resized, 0, side), 1, side);
 }
 
@@ -202,7 +201,7 @@ CropBox RandomCrop(ImageSize size, const Draw& draw) {
 }
 
 std::string ImageFolder::Read(std::int64_t index) const {
-  absl::StatusOr<std::string> file = ReadRegularFile(Path(index), kFileBytesMax);
+  absl::StatusOr<std::string> file = ReadRegularFile(Path(index), kImageFileBytesMax);
   if (file.ok()) return *std::move(file);
   Fail(index, ImageError(std::string(file.status().message())));
 }
@@ -225,34 +224,36 @@ void ImageFolder::Check(std::int64_t index) const {
 
 void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last,
                         float* out) const {
-  const std::int64_t side = options_.side;
   const std::string file = Read(index);
-  const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
-  at::Tensor seen;
-  bool mirrored = false;
   try {
-    const ImageSize size = ReadImageSize(bytes);
-    const CropBox box = draw ? RandomCrop(size, *draw) : CropBox{0, 0, size.height, size.width};
-    const RgbImage image = DecodeImage(
-        bytes,
-        Denominator(std::min(box.height, box.width), draw ? side : EvaluationShorterSide(side)));
-    const at::Tensor pixels = PixelsOf(image);
-    seen = draw ? TrainingView(pixels, box, size, side) : TestView(pixels, size, side);
-    seen = seen.contiguous();
-    mirrored = box.mirrored;
+    WriteImage({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, options_, draw,
+               channels_last, out);
   } catch (const ImageError& error) {
     Fail(index, error);
   }
+}
+
+void ImageFolder::WriteImage(std::span<const std::uint8_t> bytes, const Options& options,
+                             const Draw* draw, bool channels_last, float* out) {
+  const std::int64_t side = options.side;
+  const ImageSize size = ReadImageSize(bytes);
+  const CropBox box = draw ? RandomCrop(size, *draw) : CropBox{0, 0, size.height, size.width};
+  const RgbImage image = DecodeImage(
+      bytes, Denominator(std::min(box.height, box.width), draw ? side : options.shorter_side));
+  const at::Tensor decoded = PixelsOf(image);
+  const at::Tensor seen = (draw ? TrainingView(decoded, box, size, side)
+                                : TestView(decoded, size, options.shorter_side, side))
+                              .contiguous();
   const auto* pixels = seen.const_data_ptr<std::uint8_t>();
   const std::int64_t pixel_stride = channels_last ? 3 : 1;
   const std::int64_t channel_stride = channels_last ? 1 : side * side;
   for (std::int64_t c = 0; c < 3; ++c) {
     const auto channel = static_cast<std::size_t>(c);
-    const float factor = 1 / (255 * options_.std[channel]);
-    const float offset = options_.mean[channel] / options_.std[channel];
+    const float factor = 1 / (255 * options.std[channel]);
+    const float offset = options.mean[channel] / options.std[channel];
     for (std::int64_t y = 0; y < side; ++y) {
       for (std::int64_t x = 0; x < side; ++x) {
-        const std::int64_t to = mirrored ? side - 1 - x : x;
+        const std::int64_t to = box.mirrored ? side - 1 - x : x;
         out[(y * side + to) * pixel_stride + c * channel_stride] =
             static_cast<float>(pixels[(y * side + x) * 3 + c]) * factor - offset;
       }

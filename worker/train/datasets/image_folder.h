@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,12 +33,16 @@ CropBox RandomCrop(ImageSize size, const Draw& draw);
 // pixels a side: side * 256 / 224.
 constexpr std::int64_t EvaluationShorterSide(std::int64_t side) { return side * 256 / 224; }
 
+// The most that is read of a file.
+inline constexpr std::size_t kImageFileBytesMax = 1u << 30;
+
 class ImageFolder : public SampleSet {
  public:
   struct Options {
     std::int64_t side = 224;
     std::vector<float> mean;
     std::vector<float> std;
+    std::int64_t shorter_side = EvaluationShorterSide(side);  // without a draw
   };
 
   ImageFolder(ImageFiles files, Options options)
@@ -49,11 +54,14 @@ class ImageFolder : public SampleSet {
   std::int64_t Label(std::int64_t index) const override { return files_.Label(index); }
   SampleShape shape() const override { return {3, options_.side, options_.side}; }
 
-  // With a draw RandomCrop(), else the middle of what torchvision's
-  // Resize(EvaluationShorterSide(side)) gives. A JPEG that is to be made smaller is decoded
-  // smaller.
+  // With a draw RandomCrop(), else the middle of what torchvision's Resize(shorter_side) gives. A
+  // JPEG that is to be made smaller is decoded smaller.
   void Write(std::int64_t index, const Draw* draw, bool channels_last, float* out) const override;
   void Check(std::int64_t index) const override;
+
+  // Write() of the image that these bytes of a file are. Throws ImageError.
+  static void WriteImage(std::span<const std::uint8_t> bytes, const Options& options,
+                         const Draw* draw, bool channels_last, float* out);
 
  private:
   // The bytes of the file. Throws DamagedSample.
