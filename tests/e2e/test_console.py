@@ -10,7 +10,8 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import DDPRUN, REPO, clean_environment, run
+from conftest import DDPRUN, REPO, TRAIN, clean_environment, run
+from PIL import Image
 from python_models import make_model
 
 sys.path.insert(0, str(REPO / "tests" / "bench"))
@@ -99,3 +100,45 @@ def test_a_failed_ranks_sentence_comes_once(tmp_path, data):
     done = train(tmp_path, 1, "--data-dir", data, "--lr", "1e9", "--warmup-steps", "0", code=1)
     assert "[0] train: rank 0: the loss is " in done.stderr, done.stderr
     assert done.stderr.count("the loss is ") == 1, done.stderr
+
+
+def test_images_by_class_are_in_table_summary_and_picture(tmp_path, data):
+    """What Python's model takes them for; the best of several evaluations, as that is the model that is kept."""
+    settings = ["--model", "simple-cnn", "--data-dir", data, "--batch-size", "16", "--epochs", "3", "--lr", "0.05"]
+    done = train(tmp_path, 2, *settings, "--eval-every", "1", "--keep-best", "loss")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    classes = summary["by_class"]
+    assert classes["step"] == summary["best_step"] and classes["names"][3] == "cat"
+    assert summary["best_epoch"] in (1, 2, 3)
+    assert run([TRAIN, "export", tmp_path, "--format", "pth", "--output", tmp_path / "best.pth"]).returncode == 0
+    model = make_model("simple-cnn")
+    model.load_state_dict(torch.load(tmp_path / "best.pth"))
+    records = torch.from_numpy(numpy.fromfile(data / "cifar-10-batches-bin" / "test_batch.bin", numpy.uint8).reshape(-1, 3073))
+    images = defaults.normalised(records[:, 1:].reshape(-1, 3, 32, 32), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+    with torch.no_grad():
+        predicted = model.eval()(images).argmax(1)
+    confusion = torch.zeros(10, 10, dtype=torch.long)
+    for label, taken_for in zip(records[:, 0].tolist(), predicted.tolist()):
+        confusion[label, taken_for] += 1
+    assert classes["confusion"] == confusion.tolist()
+    assert classes["images"] == confusion.sum(1).tolist()
+    table = done.stdout.partition(f"[0] test images by class, after step {classes['step']}\n")[2].splitlines()
+    assert table[0].split()[1:] == ["class", "accuracy", *(word for i in range(10) for word in ("as", str(i)))]
+    assert table[4].split()[-10:] == [str(count) for count in confusion[3].tolist()]
+    assert table[4].startswith("[0] 3 cat ")
+    assert re.search(rf"^\[0\] best epoch +{summary['best_epoch']:.0f}$", done.stdout, re.MULTILINE)
+    assert f"[0] curves and confusion matrix: {tmp_path}/summary.png\n" in done.stdout
+    assert Image.open(tmp_path / "summary.png").size == (1680, 480)
+
+
+def test_many_classes_are_few_lines_and_no_evaluation_is_none(tmp_path):
+    settings = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "128", "--max-steps", "2", "--batch-size", "8"]
+    done = train(tmp_path / "a", 1, *settings, "--num-classes", "120")
+    table = done.stdout.partition("[0] lowest of 120 classes  accuracy  images\n")[2].splitlines()
+    assert len(table) == 11 and table[-1].startswith("[0] curves and ")
+    assert "confusion" not in json.loads((tmp_path / "a" / "summary.json").read_text())["by_class"]
+    done = train(tmp_path / "b", 1, *settings, "--no-eval")
+    assert "accuracy" not in done.stdout.partition("total time")[2]
+    assert not (tmp_path / "b" / "summary.png").exists()
+    done = train(tmp_path / "c", 1, *settings, "--no-metrics")
+    assert "picture" not in done.stdout and "curves" not in done.stdout

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import subprocess
-import xml.etree.ElementTree
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -40,7 +40,7 @@ def runs(tmp_path):
 def strokes(path):
     """(colour, opacity, number of points) of each stroked path that is a curve."""
     found = []
-    for element in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}path"):
+    for element in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}path"):
         style = dict(part.split(":") for part in element.get("style", "").split(";") if part)
         numbers = [round(float(x) * 2.55) for x in re.findall(r"([\d.]+)%", style.get("stroke", ""))]
         points = len(re.findall("[ML]", element.get("d")))
@@ -75,6 +75,22 @@ def test_png_shows_each_run_in_its_colour_in_both_panels(runs, tmp_path):
             pixels = image.crop((left, 60, right, 480)).get_flattened_data()
             assert sum(pixel == color for pixel in pixels) > 50, (color, left)
     assert sum(pixel == (255, 255, 255) for pixel in image.get_flattened_data()) > 0.8 * 1000 * 480
+
+
+def test_a_run_that_has_ended_has_its_confusion_matrix_beside_the_curves(runs, tmp_path):
+    names = ["cat", "dog", "a name that is longer than it may be shown"]
+    by_class = {"step": 100, "names": names, "confusion": [[8, 2, 0], [0, 5, 5], [0, 0, 9]]}
+    (runs[0] / "summary.json").write_text(json.dumps({"by_class": by_class}))
+    assert plot(runs[0], "-o", tmp_path / "a.svg", "--smoothing", "0").returncode == 0
+    rows = ElementTree.parse(tmp_path / "a.svg").iter("{http://www.w3.org/2000/svg}path")
+    styles = [(element.get("style") or "") + (element.get("fill-opacity") or "") for element in rows]
+    shares = sorted(float(found[1]) for style in styles if (found := re.search(r"fill-opacity:([\d.]+)", style)) and found[1] != "1")
+    assert shares == [0.2, 0.5, 0.5, 0.8]  # of their rows; all of the last row is in one cell
+    assert plot(runs[0], "-o", tmp_path / "a.png").returncode == 0
+    assert Image.open(tmp_path / "a.png").size == (1680, 480)
+    # Two runs side by side have no matrix.
+    assert plot(*runs, "-o", tmp_path / "b.png").returncode == 0
+    assert Image.open(tmp_path / "b.png").size == (1200, 480)
 
 
 def test_what_is_wrong_is_one_sentence(runs, tmp_path):

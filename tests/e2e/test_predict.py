@@ -79,6 +79,10 @@ def test_files_get_the_probabilities_of_the_evaluation(tmp_path, make):
         for each in one["classes"][: len(CLASSES[dataset] or [])]:
             if each["label"] < len(CLASSES[dataset]):
                 assert each["class"] == CLASSES[dataset][each["label"]]
+    confusion = [[0] * len(row) for row in summary["by_class"]["confusion"]]
+    for one, (_, label) in zip(told, files):
+        confusion[label][one["classes"][0]["label"]] += 1
+    assert confusion == summary["by_class"]["confusion"]
     assert right == round(summary["test_accuracy"] * len(files))
     assert loss / len(files) == pytest.approx(summary["test_loss"], abs=1e-5)
 

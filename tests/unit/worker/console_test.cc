@@ -62,6 +62,12 @@ TEST(Console, TableAlignsValues) {
             "test accuracy  88 %\nworld size     2");
 }
 
+TEST(Console, ColumnsOfNumbersAreAlignedToTheRight) {
+  EXPECT_EQ(ToColumns({{"", "plain", "ddp"}, {"ranks", "1", "2"}}),
+            "       plain  ddp\n"
+            "ranks      1    2");
+}
+
 TEST(Console, WithoutABarThereAreOnlyLines) {
   EXPECT_EQ(Written({.bar = false},
                     [](Console& console) {

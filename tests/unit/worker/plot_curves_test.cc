@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/worker/temp_files.h"
+
 namespace ddprun {
 namespace {
 
@@ -55,6 +57,24 @@ TEST(Curves, NamesAreAsLongAsTheyMustBe) {
   EXPECT_EQ(ShortNames({"/runs/a", "/runs/b/"}), (Names{"a", "b"}));
   EXPECT_EQ(ShortNames({"/one/out", "/two/out/metrics.jsonl"}), (Names{"one/out", "two/out"}));
   EXPECT_EQ(ShortNames({"/runs/a", "/runs/a"}).size(), 2);
+}
+
+TEST(Curves, TheConfusionMatrixIsThatOfTheSummary) {
+  const TempFiles files;
+  EXPECT_FALSE(ReadConfusion(files.folder())) << "the run has not ended";
+  files.Write("summary.json",
+              R"({"by_class": {"step": 7, "names": ["a"], "confusion": [[1, 2], [3, 4]]}})");
+  const auto confusion = ReadConfusion(files.folder());
+  ASSERT_TRUE(confusion);
+  EXPECT_EQ(confusion->title, "test images after step 7");
+  EXPECT_EQ(confusion->names, (std::vector<std::string>{"a", "1"}));
+  EXPECT_EQ(confusion->counts[1][0], 3);
+  for (const char* text : {"", "7", R"({"by_class": {"step": 7}})",
+                           R"({"by_class": {"step": 7, "confusion": [[1, 2], [3]]}})",
+                           R"({"by_class": {"step": "7", "confusion": [[1]]}})"}) {
+    files.Write("summary.json", text);
+    EXPECT_FALSE(ReadConfusion(files.folder())) << text;
+  }
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     optimizer_schedule_test.cc
     checkpoint_step_patience_test.cc
     training_summary_test.cc
+    evaluation_class_counts_test.cc
     evaluation_test_feed_test.cc
     evaluation_test_time_augmentation_test.cc
     optimizer_weight_average_test.cc

@@ -56,8 +56,10 @@ TEST(SavedPlace, IsThatOfTheHeader) {
   EXPECT_TRUE(SavedPlace(about).evaluation_due);
   EXPECT_EQ(place.best, BestEvaluation()) << "of an earlier version";
   about["best"] = {{"step", 9}, {"accuracy", 0.1}, {"loss", -0.3}, {"since", 2}};
+  EXPECT_EQ(SavedPlace(about).best.epoch, 0) << "of an earlier version";
+  about["best"]["epoch"] = 2.5;
   EXPECT_EQ(SavedPlace(nlohmann::json::parse(about.dump())).best,
-            (BestEvaluation{.step = 9, .accuracy = 0.1, .loss = -0.3, .since = 2}));
+            (BestEvaluation{.step = 9, .epoch = 2.5, .accuracy = 0.1, .loss = -0.3, .since = 2}));
   about.erase("reached_target");
   EXPECT_EQ(MessageOf<HeaderError>([&] { SavedPlace(about); }),
             "its metadata have no 'reached_target'");

@@ -67,6 +67,37 @@ TEST(Summary, TheBestAccuracyIsToldIfItIsNotTheLast) {
   EXPECT_THAT(ToTable(summary), testing::ContainsRegex("best accuracy +95.00 %"));
 }
 
+TEST(Summary, ClassesAreThoseOfTheBestModelIfItsFileIsKept) {
+  const auto counts = [](std::int64_t right) {
+    return ClassCounts{
+        .images = {2, 0}, .right = {right, 0}, .matrix = {{right, 2 - right}, {0, 0}}};
+  };
+  Summary summary{.evaluation = Evaluation{.images = 2, .sums = {{kAccuracyMetric, 1}}},
+                  .best = {.step = 5, .epoch = 2.5, .accuracy = 0.95},
+                  .best_by_class = {.step = 5, .counts = counts(2)},
+                  .class_names = {"cat", "dog"}};
+  EXPECT_EQ(ToClassTable(summary), "");
+  summary.evaluation->by_class = counts(1);
+  summary.ChooseClasses(/*last=*/9);
+  EXPECT_EQ(ToClassTable(summary),
+            "test images by class, after step 9\n"
+            "class  accuracy  as 0  as 1\n"
+            "0 cat   50.00 %     1     1\n"
+            "1 dog         -     0     0");
+  auto json = nlohmann::json::parse(ToJson(summary));
+  EXPECT_EQ(json["best_epoch"], 2.5);
+  EXPECT_EQ(json["by_class"].dump(),
+            R"({"accuracy":[0.5,null],"confusion":[[1,1],[0,0]],"images":[2,0],)"
+            R"("names":["cat","dog"],"step":9})");
+  EXPECT_THAT(ToTable(summary), testing::ContainsRegex("best epoch +2.50\n"));
+  summary.best_file = "best.safetensors";
+  summary.ChooseClasses(/*last=*/9);
+  EXPECT_EQ(nlohmann::json::parse(ToJson(summary))["by_class"]["step"], 5);
+  summary.best_by_class.step = 4;  // the best was found by another process
+  summary.ChooseClasses(/*last=*/9);
+  EXPECT_EQ(summary.by_class.step, 9);
+}
+
 TEST(Summary, TheBestModelIsToldWithItsFile) {
   Summary summary{.best = {.step = 5, .accuracy = 0.95, .loss = 0.25}};
   EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("best model")));

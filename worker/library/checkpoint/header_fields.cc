@@ -50,6 +50,7 @@ constexpr Field kFields[] = {
     {"", "evaluation_due", FieldType::kFlag},
     {"", "best", FieldType::kObject},
     {"best", "step", FieldType::kCount, 0, kStepsMost},
+    {"best", "epoch", FieldType::kNumber},
     {"best", "accuracy", FieldType::kNumber},
     {"best", "loss", FieldType::kReal},
     {"best", "since", FieldType::kCount, 0, kStepsMost},

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -34,96 +27,14 @@
 namespace ddprun {
 namespace {
 
-constexpr int kCannotExecute = 127;  // a shell's exit code for it
-
-std::runtime_error Failed(const std::string& what) {
-  return std::runtime_error(what + ": " + std::strerror(errno));
-}
-
-// In the child, between fork and exec: only calls that are safe there. (posix_spawn cannot bind a
-// child to its parent's life.)
-[[noreturn]] void BecomeProgram(char** arguments, int log, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(kCannotExecute);  // the parent ended before prctl()
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  dup2(nothing, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
-  execv(arguments[0], arguments);
-  _exit(kCannotExecute);
-}
-
-// Another program, which the kernel sends SIGTERM when this one ends for any reason.
-class ChildProcess {
- public:
-  // Writes the child's stdout and stderr to the file `log`, which is truncated. Throws
-  // std::runtime_error.
-  ChildProcess(const std::vector<std::string>& command, const std::string& log);
-  // Ends the child if it still runs: SIGTERM, then after kGrace SIGKILL.
-  ~ChildProcess();
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
-
-  static constexpr std::chrono::seconds kGrace{40};  // ddprun gives its workers 30
-  // Between two looks for its end where the kernel has no pidfds (before Linux 5.3), or a container
-  // forbids them.
-  static constexpr std::chrono::milliseconds kLookInterval{50};
-
-  // Waits for the child's end. False: `limit` has passed.
-  bool Wait(std::chrono::milliseconds limit) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    pollfd watched{.fd = pidfd_, .events = POLLIN, .revents = 0};
-    int status = 0;
-    while (waitpid(pid_, &status, WNOHANG) != pid_) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          deadline - std::chrono::steady_clock::now());
-      if (left.count() <= 0) return false;
-      const auto longest = pidfd_ < 0 ? kLookInterval.count() : std::numeric_limits<int>::max();
-      poll(&watched, 1, static_cast<int>(std::min<long long>(left.count(), longest)));
-    }
-    ended_ = true;
-    exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    return true;
-  }
-
-  // 128 + N if signal N killed the child. Valid after Wait() has returned true.
-  int exit_code() const { return exit_code_; }
-
- private:
-  pid_t pid_ = -1;
-  int pidfd_ = -1;
-  int exit_code_ = -1;
-  bool ended_ = false;
-};
-
-ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::string& log) {
+// For the output of a run.
+int OpenLog(const std::string& path) {
   // To open a FIFO would wait for a reader, for ever.
-  if (std::error_code error; std::filesystem::is_other(std::filesystem::status(log, error)))
-    throw std::runtime_error(log + " cannot be written: it is not a regular file; remove it");
-  const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file < 0) throw Failed(log + " cannot be written");
-  std::vector<std::string> words = command;
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) BecomeProgram(arguments.data(), file, parent);
-  close(file);
-  if (pid_ < 0) throw Failed(command[0] + " cannot be started");
-  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0u));
-}
-
-ChildProcess::~ChildProcess() {
-  if (!ended_) {
-    kill(pid_, SIGTERM);
-    if (!Wait(kGrace)) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-  }
-  if (pidfd_ >= 0) close(pidfd_);
+  if (std::error_code error; std::filesystem::is_other(std::filesystem::status(path, error)))
+    throw std::runtime_error(path + " cannot be written: it is not a regular file; remove it");
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (file < 0) throw std::runtime_error(path + " cannot be written: " + std::strerror(errno));
+  return file;
 }
 
 constexpr std::int64_t kStandardRanks = 2;
@@ -206,7 +117,7 @@ ComparedResult Execute(const ComparedRun& run, const std::filesystem::path& fold
   const std::filesystem::path log = folder / kLogFileName;
   const std::filesystem::path summary = folder / kSummaryFileName;
   std::filesystem::remove(summary);  // of an earlier comparison
-  ChildProcess child(CommandOf(run), log);
+  ChildProcess child(CommandOf(run), OpenLog(log));
   if (!child.Wait(std::chrono::milliseconds(static_cast<std::int64_t>(limit * 1000)))) {
     throw std::runtime_error("the " + run.name + " run has not ended within " +
                              std::to_string(static_cast<std::int64_t>(limit)) +

@@ -8,6 +8,7 @@
 
 #include "proto/json_text.h"
 #include "worker/library/base/text.h"
+#include "worker/train/metrics/console.h"
 
 namespace ddprun {
 namespace {
@@ -75,21 +76,6 @@ Row SpeedUpRow(const std::vector<ComparedResult>& results) {
   return row;
 }
 
-std::string Aligned(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line = row[0] + std::string(widths[0] - row[0].size(), ' ');
-    for (std::size_t i = 1; i < row.size(); ++i)
-      line += std::string(2 + widths[i] - row[i].size(), ' ') + row[i];
-    text += line + "\n";
-  }
-  return text;
-}
-
 }  // namespace
 
 std::vector<ComparedRun> ComparedRuns(const Config& config, int ranks) {
@@ -123,7 +109,7 @@ std::string ToTable(const std::vector<ComparedResult>& results) {
     if (known) rows.push_back(FigureRow(results, figure));
   }
   rows.push_back(SpeedUpRow(results));
-  std::string text = Aligned(rows);
+  std::string text = ToColumns(rows) + "\n";
   for (const ComparedResult& result : results) {
     if (!result.error.empty()) text += result.name + ": " + result.error + "\n";
   }

@@ -73,7 +73,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
     DataParallel strategy(*world, *model, {.autocast = PrecisionOf(arguments, world->device())});
     strategy.Evaluate();
     const auto feed = MakeTestFeed(config, data, *world, strategy.shard(), strategy.image_type());
-    const Evaluation result = ddprun::Evaluate(config, *world, strategy, *feed).value();
+    const Evaluation result =
+        ddprun::Evaluate(config, *world, strategy, *feed, data.classes).value();
     if (world->rank() == 0) {
       const std::string left_out = LeftOut(result, *feed);
       if (!left_out.empty()) console.Line(left_out);

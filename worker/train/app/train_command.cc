@@ -25,6 +25,7 @@
 #include "worker/library/rounds/process_state.h"
 #include "worker/library/rounds/round_end.h"
 #include "worker/library/rounds/round_listener.h"
+#include "worker/train/app/beside_train.h"
 #include "worker/train/app/command_line.h"
 #include "worker/train/app/commands.h"
 #include "worker/train/app/launch.h"
@@ -102,6 +103,8 @@ class TrainingProcess {
   void TrainInRound();
   void MakeTrainer();
   void EndRun(const std::optional<Stopped>& stopped);
+  // After the other ranks were let go.
+  void ShowPicture();
   // The round is over. Rethrows what ends the process.
   void LeaveRound();
   // Ends the process where it cannot be unwound: what is destroyed would wait for a device that
@@ -214,6 +217,15 @@ void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {
     if (!stopped) throw;
   }
   if (stopped) throw Stopped(*stopped);
+  ShowPicture();
+}
+
+void TrainingProcess::ShowPicture() {
+  if (env_.rank != 0 || !config_.metrics || !kept_.summary.evaluation) return;
+  const std::string picture = DrawSummary(config_.output_dir);
+  round_->console.Line(picture.empty() ? "no picture was drawn; see train plot " +
+                                             config_.output_dir + " --output FILE.png"
+                                       : "curves and confusion matrix: " + picture);
 }
 
 void TrainingProcess::LeaveRound() {

@@ -34,12 +34,13 @@ std::int64_t CommonBatches(std::int64_t images, const Shard& shard, std::int64_t
 }  // namespace
 
 std::optional<Evaluation> Evaluate(const Config& config, World& world, ParallelStrategy& strategy,
-                                   TestFeed& feed, const std::function<bool()>& go_on) {
+                                   TestFeed& feed, std::int64_t classes,
+                                   const std::function<bool()>& go_on) {
   const torch::NoGradGuard no_grad;
   const Loss loss = Losses().Get(config.loss)({.reduction = at::Reduction::Sum});
   feed.Begin();
   // On the device until the end: reading a number of each batch would make the host wait.
-  MetricSums sums;
+  MetricSums sums(classes);
   std::int64_t batches = 0;
   const std::int64_t common = CommonBatches(feed.size(), strategy.shard(), config.eval_batch_size);
   while (const auto batch = feed.Next()) {

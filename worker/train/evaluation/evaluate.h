@@ -13,13 +13,13 @@
 
 namespace ddprun {
 
-// Over the test images of `feed`, each exactly once over all ranks; every rank gets the same
-// answer. The strategy must be in evaluation mode, and is left in it. `go_on` is asked before each
-// batch that all ranks have, so equally often on all; its answer must be the same on all. Nothing
-// if it was false.
+// Over the test images of `feed`, which are of `classes` classes, each exactly once over all ranks;
+// every rank gets the same answer. The strategy must be in evaluation mode, and is left in it.
+// `go_on` is asked before each batch that all ranks have, so equally often on all; its answer must
+// be the same on all. Nothing if it was false.
 std::optional<Evaluation> Evaluate(
     const Config& config, World& world, ParallelStrategy& strategy, TestFeed& feed,
-    const std::function<bool()>& go_on = [] { return true; });
+    std::int64_t classes, const std::function<bool()>& go_on = [] { return true; });
 
 // How many test images are damaged, and so not in the evaluation; empty where none is. A line.
 std::string LeftOut(const Evaluation& evaluation, const TestFeed& feed);

@@ -17,12 +17,27 @@ constexpr std::int64_t kImages = 0;
 constexpr std::int64_t kLoss = 1;
 constexpr std::int64_t kFirstMetric = 2;
 
-at::Tensor Zeros(at::Device device) {
-  const auto metrics = static_cast<std::int64_t>(Metrics().entries().size());
-  return at::zeros({kFirstMetric + metrics}, at::TensorOptions(device).dtype(at::kDouble));
+std::int64_t FirstCount() {
+  return kFirstMetric + static_cast<std::int64_t>(Metrics().entries().size());
+}
+
+// Adds one for each image. `counts` has the CountsPerClass() of each class, one after another.
+void CountPairs(const at::Tensor& scores, const at::Tensor& labels, std::int64_t classes,
+                const at::Tensor& counts) {
+  const std::int64_t columns = CountsPerClass(classes);
+  if (columns == 0) return;
+  at::Tensor column = scores.argmax(1);
+  if (classes > kMatrixClassesMax) column = (column == labels).to(at::kLong);
+  // Whole numbers: the order in which a GPU adds them does not matter.
+  counts.index_add_(0, labels * columns + column, at::ones_like(labels, at::kDouble));
 }
 
 }  // namespace
+
+at::Tensor MetricSums::Zeros(at::Device device) const {
+  return at::zeros({FirstCount() + classes_ * CountsPerClass(classes_)},
+                   at::TensorOptions(device).dtype(at::kDouble));
+}
 
 void MetricSums::Add(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& loss,
                      double weight) {
@@ -34,6 +49,7 @@ void MetricSums::Add(const at::Tensor& scores, const at::Tensor& labels, const a
   std::int64_t i = kFirstMetric;
   for (const auto& [name, metric] : Metrics().entries())
     sums_[i++].add_(metric(scores.detach(), labels));
+  CountPairs(scores.detach(), labels, classes_, sums_.slice(0, i));
 }
 
 Evaluation MetricSums::Take(World& world) {
@@ -50,6 +66,7 @@ Evaluation MetricSums::Take(World& world) {
   if (totals.images > 0) totals.loss = of_all_ranks[kLoss] / static_cast<double>(totals.images);
   std::int64_t i = kFirstMetric;
   for (const auto& [name, metric] : Metrics().entries()) totals.sums[name] = of_all_ranks[i++];
+  totals.by_class = MakeClassCounts(values.const_data_ptr<double>() + i, classes_);
   return totals;
 }
 
@@ -59,7 +76,7 @@ void MetricSums::Replicate(at::Device device) {
 }
 
 std::size_t MetricSums::NoteBytes() {
-  return (kFirstMetric + Metrics().entries().size()) * sizeof(double);
+  return static_cast<std::size_t>(FirstCount()) * sizeof(double);
 }
 
 void MetricSums::Send(World& world, ShmNotes* notes) {

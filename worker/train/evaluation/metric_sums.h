@@ -14,6 +14,7 @@
 
 #include "ddprun/detail/shm_notes.h"
 #include "ddprun/world.h"
+#include "worker/train/evaluation/class_counts.h"
 
 namespace ddprun {
 
@@ -24,6 +25,7 @@ struct Evaluation {
   std::int64_t images = 0;
   double loss = 0;                          // mean over the images
   std::map<std::string, double> sums = {};  // over the images, by metric
+  ClassCounts by_class = {};                // if they were counted
 
   double Mean(const std::string& metric) const {
     return images == 0 ? 0.0 : sums.at(metric) / static_cast<double>(images);
@@ -34,6 +36,9 @@ struct Evaluation {
 
 class MetricSums {
  public:
+  // `classes` of an evaluation: what the images of each are taken for is counted as well.
+  explicit MetricSums(std::int64_t classes = 0) : classes_(classes) {}
+
   // Adds a batch: N x classes scores, N labels and `weight` times `loss`, all on one device, always
   // the same. Does not wait for it, and from its second call on may be captured in a CUDA graph:
   // the sums stay where they are.
@@ -67,7 +72,10 @@ class MetricSums {
   void SetValues(const at::Tensor& values);
 
  private:
-  // Images, loss, metrics by name.
+  at::Tensor Zeros(at::Device device) const;
+
+  const std::int64_t classes_;
+  // Images, loss, metrics by name; then CountsPerClass() of each class.
   at::Tensor sums_;  // added by this rank; undefined until a batch has been added
   at::Tensor all_;   // by all ranks in steps that count; undefined if not replicated
   at::Tensor coming_;

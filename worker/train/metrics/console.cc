@@ -60,6 +60,20 @@ std::string ToTable(const std::vector<std::pair<std::string, std::string>>& rows
   return table;
 }
 
+std::string ToColumns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    text += (text.empty() ? "" : "\n") + row[0] + std::string(widths[0] - row[0].size(), ' ');
+    for (std::size_t i = 1; i < row.size(); ++i)
+      text += std::string(2 + widths[i] - row[i].size(), ' ') + row[i];
+  }
+  return text;
+}
+
 Console::~Console() {
   if (bar_shown_ && options_.erase_bar) Write("\x1b[2K");
 }

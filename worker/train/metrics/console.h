@@ -49,6 +49,9 @@ std::string ToBar(const BarReport& report);
 // Names in one column, values in the next.
 std::string ToTable(const std::vector<std::pair<std::string, std::string>>& rows);
 
+// Rows of as many columns each, the first aligned to the left and the others to the right.
+std::string ToColumns(const std::vector<std::vector<std::string>>& rows);
+
 class Console {
  public:
   struct Options {

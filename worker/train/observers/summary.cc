@@ -2,6 +2,7 @@
 #include "worker/train/observers/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -26,11 +27,37 @@ void Summary::Count(const StepCounter::Counts& counts) {
   gradient_wait_seconds = StepCounter::Seconds(counts.sections[StepSection::kGradients]).count();
 }
 
+void Summary::ChooseClasses(std::int64_t last) {
+  const bool of_best = !best_file.empty() && best_by_class.step == best.step;
+  if (of_best)
+    by_class = best_by_class;
+  else if (evaluation)
+    by_class = {.step = last, .counts = evaluation->by_class};
+}
+
 void Summary::SetTotal(double seconds) {
   total_seconds = seconds;
   const auto total = std::chrono::round<RankTime::Time>(StepCounter::Seconds(seconds));
   rank_time[TimeClass::kCheckpoint] += std::max(RankTime::Time{0}, total - rank_time.Sum());
 }
+
+namespace {
+
+// "3", or "2.50" in the middle of an epoch.
+std::string EpochText(double epoch) { return Fixed(epoch, epoch == std::floor(epoch) ? 0 : 2); }
+
+nlohmann::json ClassesToJson(const Summary& summary) {
+  const ClassCounts& counts = summary.by_class.counts;
+  nlohmann::json json{{"step", summary.by_class.step}, {"images", counts.images}};
+  if (!summary.class_names.empty()) json["names"] = summary.class_names;
+  for (std::size_t label = 0; label < counts.classes(); ++label)
+    json["accuracy"].push_back(counts.images[label] == 0 ? nlohmann::json()
+                                                         : nlohmann::json(counts.Accuracy(label)));
+  if (!counts.matrix.empty()) json["confusion"] = counts.matrix;
+  return json;
+}
+
+}  // namespace
 
 std::string ToTable(const Summary& summary) {
   std::vector<std::pair<std::string, std::string>> rows;
@@ -45,6 +72,8 @@ std::string ToTable(const Summary& summary) {
   if (summary.best_file.empty() && summary.evaluation &&
       summary.best.accuracy > summary.evaluation->accuracy())
     rows.emplace_back("best accuracy", Percent(summary.best.accuracy));
+  if (summary.evaluation && summary.best.epoch > 0)
+    rows.emplace_back("best epoch", EpochText(summary.best.epoch));
   rows.emplace_back("images a second", Fixed(summary.images_per_second(), 0) + " (all ranks)");
   rows.emplace_back("training time", Fixed(summary.training_seconds, 1) + " s (" +
                                          std::to_string(summary.steps) + " steps, " +
@@ -64,6 +93,12 @@ std::string ToTable(const Summary& summary) {
   if (!summary.best_file.empty())
     rows.emplace_back("best model", summary.best_file + " (" + summary.best_description + ")");
   return ToTable(rows);
+}
+
+std::string ToClassTable(const Summary& summary) {
+  const std::string table = ToTable(summary.by_class.counts, summary.class_names);
+  if (table.empty()) return "";
+  return "test images by class, after step " + std::to_string(summary.by_class.step) + "\n" + table;
 }
 
 std::string ToJson(const Summary& summary) {
@@ -94,12 +129,14 @@ std::string ToJson(const Summary& summary) {
   if (summary.best.step >= 0) {
     json["best_loss"] = summary.best.loss;
     json["best_step"] = summary.best.step;
+    if (summary.best.epoch > 0) json["best_epoch"] = summary.best.epoch;
   }
   if (!summary.best_file.empty()) json["best_file"] = summary.best_file;
   if (summary.evaluation) {
     json["test_accuracy"] = summary.evaluation->accuracy();
     json["test_loss"] = summary.evaluation->loss;
   }
+  if (summary.by_class.counts.classes() > 0) json["by_class"] = ClassesToJson(summary);
   ForEachClass(summary.rank_time, [&json](TimeClass kind, double seconds) {
     json["rank_seconds"][NameOf(kind)] = seconds;
   });

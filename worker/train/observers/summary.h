@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ddprun/distributed_data_parallel.h"
 #include "proto/rank_time.h"
@@ -15,15 +16,24 @@
 
 namespace ddprun {
 
+// What the test images of each class were taken for, by the model after `step`.
+struct ClassResults {
+  std::int64_t step = -1;  // -1: it is not known
+  ClassCounts counts = {};
+};
+
 struct Summary {
   std::optional<Evaluation> evaluation;  // of the written model
   BestEvaluation best;                   // of all evaluations
   std::string best_description;          // of it, as Describe() has it
   std::string best_file;                 // its checkpoint; empty: none was kept
-  double loss = 0;                       // of rank 0's last batch
-  std::int64_t steps = 0;                // of this program's run
-  std::int64_t images = 0;               // of all ranks in these steps
-  double warm_up_seconds = 0;            // on a GPU, before training
+  ClassResults best_by_class;            // of the best evaluation, if it was made by this process
+  ClassResults by_class;                 // of the best model if its file is kept, else of the last
+  std::vector<std::string> class_names;
+  double loss = 0;             // of rank 0's last batch
+  std::int64_t steps = 0;      // of this program's run
+  std::int64_t images = 0;     // of all ranks in these steps
+  double warm_up_seconds = 0;  // on a GPU, before training
   double training_seconds = 0;
   double evaluation_seconds = 0;     // of the last one
   double total_seconds = 0;          // since the program started
@@ -44,6 +54,9 @@ struct Summary {
   void CountFirstStep(std::chrono::steady_clock::time_point program_start);
   void Count(const StepCounter::Counts& counts);
 
+  // `last`: the step of the last evaluation.
+  void ChooseClasses(std::int64_t last);
+
   // Its end: what followed the last section was writing the results.
   void SetTotal(double seconds);
 
@@ -57,8 +70,12 @@ struct Summary {
 
 std::string ToTable(const Summary& summary);
 
+// Accuracy by class, and where it is small the confusion matrix; empty if there was no evaluation,
+// or there are very many classes.
+std::string ToClassTable(const Summary& summary);
+
 // Keys as the members; "gradients_hidden_share" and "gradient_bytes" are there if other ranks are,
-// "test_accuracy" and "test_loss" are there if it was evaluated.
+// "test_accuracy", "test_loss" and "by_class" are there if it was evaluated.
 std::string ToJson(const Summary& summary);
 
 }  // namespace ddprun

@@ -209,14 +209,92 @@ double Legend(cairo_t* cr, const std::vector<std::string>& names, int width) {
   return y - kFontSize + kLegendRow;
 }
 
+constexpr double kCellFontSize = 10;
+// Names beside a matrix whose cells are lower than a line would lie upon each other.
+constexpr double kNameHeight = kFontSize + 1;
+
+// The first characters of a name, never half of one in UTF-8.
+std::string Beginning(const std::string& name) {
+  constexpr std::size_t kBytesMax = 14;
+  std::size_t size = std::min(kBytesMax, name.size());
+  while (size < name.size() && (static_cast<unsigned char>(name[size]) & 0xC0) == 0x80) --size;
+  return name.substr(0, size);
+}
+
+void TurnedText(cairo_t* cr, const std::string& text, double x, double y) {
+  cairo_save(cr);
+  cairo_translate(cr, x, y);
+  cairo_rotate(cr, -3.14159265358979 / 2);
+  Text(cr, text, 0, 0, Anchor::kRight);
+  cairo_restore(cr);
+}
+
+void DrawCells(cairo_t* cr, const Confusion& confusion, const Box& box, double cell) {
+  double most = 0;
+  for (const auto& row : confusion.counts)
+    most = std::max(most, *std::max_element(row.begin(), row.end()));
+  const double text_width = TextWidth(cr, TickText(most, 0)) * kCellFontSize / kFontSize;
+  for (std::size_t row = 0; row < confusion.counts.size(); ++row) {
+    double images = 0;
+    for (const double count : confusion.counts[row]) images += count;
+    for (std::size_t column = 0; column < confusion.counts.size(); ++column) {
+      const double count = confusion.counts[row][column];
+      if (!(count > 0)) continue;
+      const double left = box.left + static_cast<double>(column) * cell;
+      const double top = box.top + static_cast<double>(row) * cell;
+      SetColor(cr, kColors[0], count / images);
+      cairo_rectangle(cr, left, top, cell, cell);
+      cairo_fill(cr);
+      if (cell < text_width + 2) continue;
+      SetColor(cr, count > images / 2 ? Color{1, 1, 1} : kInk);
+      Text(cr, TickText(count, 0), left + cell / 2, top + cell / 2 + 3.5, Anchor::kMiddle,
+           kCellFontSize);
+    }
+  }
+}
+
+// In the box, with its classes' names at the left and below if there is room for them.
+void DrawConfusion(cairo_t* cr, const Confusion& confusion, Box box) {
+  const auto classes = static_cast<double>(confusion.names.size());
+  double room = 0;
+  for (const std::string& name : confusion.names)
+    room = std::max(room, TextWidth(cr, Beginning(name)) + 8);
+  // There is a line for the numbers of an axis below the box.
+  const auto cell_beside = [&](double names) {
+    return std::min(box.right - box.left - names,
+                    box.bottom - box.top - std::max(0.0, names - 28)) /
+           classes;
+  };
+  const bool has_names = cell_beside(room) >= kNameHeight;
+  const double cell = cell_beside(has_names ? room : 0);
+  if (has_names) box.left += room;
+  box.right = box.left + classes * cell;
+  box.bottom = box.top + classes * cell;
+  DrawCells(cr, confusion, box, cell);
+  SetColor(cr, kInk);
+  cairo_set_line_width(cr, 1);
+  cairo_rectangle(cr, box.left, box.top, box.right - box.left, box.bottom - box.top);
+  cairo_stroke(cr);
+  const double title_left = has_names ? box.left - room : box.left;
+  Text(cr, confusion.title, title_left, box.top - 14, Anchor::kLeft, kTitleSize, /*bold=*/true);
+  for (std::size_t i = 0; has_names && i < confusion.names.size(); ++i) {
+    const double middle = (static_cast<double>(i) + 0.5) * cell + 4.5;
+    Text(cr, Beginning(confusion.names[i]), box.left - 6, box.top + middle, Anchor::kRight);
+    TurnedText(cr, Beginning(confusion.names[i]), box.left + middle, box.bottom + 6);
+  }
+  Text(cr, "predicted class", (box.left + box.right) / 2, box.bottom + 16 + (has_names ? room : 0),
+       Anchor::kMiddle);
+}
+
 void Draw(cairo_t* cr, const std::vector<Panel>& panels, const std::vector<std::string>& names,
-          const ChartOptions& options) {
+          const std::optional<Confusion>& confusion, const ChartOptions& options) {
   cairo_set_source_rgb(cr, 1, 1, 1);
   cairo_paint(cr);
   cairo_set_line_join(cr, CAIRO_LINE_JOIN_ROUND);
   const double top = Legend(cr, names, options.width);
   const Axis x = MakeXAxis(panels);
-  const double width = (options.width - kMargin) / static_cast<double>(panels.size());
+  const double width =
+      (options.width - kMargin) / static_cast<double>(panels.size() + (confusion ? 1 : 0));
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const double left = kMargin + static_cast<double>(i) * width;
     const Scale scale{.x = x,
@@ -228,6 +306,12 @@ void Draw(cairo_t* cr, const std::vector<Panel>& panels, const std::vector<std::
     DrawAxes(cr, scale, panels[i].title, options.x_title);
     for (const Curve& curve : panels[i].curves) DrawCurve(cr, scale, curve);
   }
+  if (!confusion) return;
+  DrawConfusion(cr, *confusion,
+                {.left = options.width - width + kRightRoom,
+                 .top = top + kTopRoom,
+                 .right = options.width - kRightRoom,
+                 .bottom = options.height - kBottomRoom});
 }
 
 void Require(cairo_status_t status, const std::string& file) {
@@ -244,7 +328,7 @@ cairo_status_t Append(void* picture, const unsigned char* data, unsigned int siz
 }  // namespace
 
 void DrawChart(const std::vector<Panel>& panels, const std::vector<std::string>& run_names,
-               const ChartOptions& options) {
+               const std::optional<Confusion>& confusion, const ChartOptions& options) {
   const bool svg = std::filesystem::path(options.file).extension() == ".svg";
   std::string picture;
   const std::unique_ptr<cairo_surface_t, void (*)(cairo_surface_t*)> surface(
@@ -253,7 +337,7 @@ void DrawChart(const std::vector<Panel>& panels, const std::vector<std::string>&
       cairo_surface_destroy);
   const std::unique_ptr<cairo_t, void (*)(cairo_t*)> cr(cairo_create(surface.get()), cairo_destroy);
   Require(cairo_status(cr.get()), options.file);
-  Draw(cr.get(), panels, run_names, options);
+  Draw(cr.get(), panels, run_names, confusion, options);
   Require(cairo_status(cr.get()), options.file);
   if (!svg)
     Require(cairo_surface_write_to_png_stream(surface.get(), Append, &picture), options.file);

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
+#include "proto/input_file.h"
 #include "worker/train/metrics/metrics_writer.h"
 
 namespace ddprun {
@@ -86,6 +88,30 @@ Run ReadRun(const std::string& path) {
   throw std::runtime_error(file +
                            " holds neither losses nor accuracies yet; wait for the run's "
                            "first line, or lower its --log-every");
+}
+
+std::optional<Confusion> ReadConfusion(const std::string& folder) {
+  constexpr std::size_t kSummaryBytesMax = 1u << 20;
+  const auto text =
+      ReadRegularFile(std::filesystem::path(folder) / "summary.json", kSummaryBytesMax);
+  if (!text.ok()) return std::nullopt;
+  try {
+    const auto classes = nlohmann::json::parse(*text).at("by_class");
+    Confusion confusion{
+        .title = "test images after step " + std::to_string(classes.at("step").get<long long>()),
+        .counts = classes.at("confusion").get<std::vector<std::vector<double>>>()};
+    if (classes.contains("names"))
+      confusion.names = classes.at("names").get<std::vector<std::string>>();
+    for (std::size_t i = confusion.names.size(); i < confusion.counts.size(); ++i)
+      confusion.names.push_back(std::to_string(i));
+    const std::size_t size = confusion.names.size();
+    const bool is_square = confusion.counts.size() == size &&
+                           std::all_of(confusion.counts.begin(), confusion.counts.end(),
+                                       [size](const auto& row) { return row.size() == size; });
+    return is_square && size > 0 ? std::optional(confusion) : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
 }
 
 std::vector<std::string> ShortNames(const std::vector<std::string>& paths) {

@@ -2,6 +2,7 @@
 // The curves of a chart, from the metrics of runs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,13 @@ struct Run {
 
 using Points = std::vector<std::pair<double, double>>;
 
+// The confusion matrix that a training has left in its summary.json.
+struct Confusion {
+  std::string title;
+  std::vector<std::string> names;           // of the classes, or their numbers
+  std::vector<std::vector<double>> counts;  // of test images, by their class and the predicted one
+};
+
 // A metric of one run: as measured, and smoothed.
 struct Curve {
   std::size_t run = 0;
@@ -35,6 +43,10 @@ struct Panel {
 // The metrics of a run's folder (or of its metrics.jsonl). Throws std::runtime_error with one
 // sentence if there are none.
 Run ReadRun(const std::string& path);
+
+// That of a run's folder. Nothing if the run has not ended, or has none (no evaluation, or more
+// than a hundred classes).
+std::optional<Confusion> ReadConfusion(const std::string& folder);
 
 // The shortest trailing parts of the paths that distinguish the runs.
 std::vector<std::string> ShortNames(const std::vector<std::string>& paths);

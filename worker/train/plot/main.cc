@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct Arguments {
   std::string output;
   std::string x = "step";
   double smoothing = 0.6;
-  int width = 1200;
+  int width = 0;  // 0: that of the panels
   int height = 480;
 };
 
@@ -42,9 +43,8 @@ void Describe(CLI::App& app, Arguments& arguments) {
                  "smoothing of training curves, 0 (none) to 0.999; measured values stay visible")
       ->check(CLI::Range(0.0, 0.999))
       ->capture_default_str();
-  app.add_option("--width", arguments.width, "pixels")
-      ->check(CLI::Range(400, 8000))
-      ->capture_default_str();
+  app.add_option("--width", arguments.width, "pixels [1200, or 1680 with a confusion matrix]")
+      ->check(CLI::Range(400, 8000));
   app.add_option("--height", arguments.height, "pixels")
       ->check(CLI::Range(240, 8000))
       ->capture_default_str();
@@ -65,16 +65,22 @@ int Plot(const Arguments& arguments) {
   const std::vector<Panel> panels = MakePanels(runs, x, arguments.smoothing);
   if (panels.empty())
     throw std::runtime_error("no record of these runs has an epoch; use --x step");
-  DrawChart(panels, ShortNames(arguments.runs),
+  const std::optional<Confusion> confusion =
+      arguments.runs.size() == 1 ? ReadConfusion(arguments.runs[0]) : std::nullopt;
+  const int width = arguments.width > 0 ? arguments.width : confusion ? 1680 : 1200;
+  DrawChart(panels, ShortNames(arguments.runs), confusion,
             {.file = arguments.output,
              .x_title = x == XAxis::kMinutes ? "minutes" : arguments.x,
-             .width = arguments.width,
+             .width = width,
              .height = arguments.height});
   return kSuccess;
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Plots loss and accuracy of one or more runs side by side.", "train plot");
+  CLI::App app(
+      "Plots loss and accuracy of one or more runs side by side, and the confusion matrix of one "
+      "that has ended.",
+      "train plot");
   Arguments arguments;
   Describe(app, arguments);
   try {

@@ -13,7 +13,8 @@ namespace ddprun {
 
 struct BestEvaluation {
   std::int64_t step = -1;  // after which it was made; -1: none was
-  double accuracy = 0;     // a share
+  double epoch = 0;     // epochs that were done by then; 0: an earlier version has not recorded it
+  double accuracy = 0;  // a share
   double loss = 0;
   std::int64_t since = 0;  // evaluations since then, none of which was better
 

@@ -19,6 +19,7 @@ Evaluations::Evaluations(const Config& config, const Dataset& data, World& world
       state_(state),
       checkpoints_(checkpoints),
       observers_(observers),
+      classes_(data.classes),
       test_feed_(MakeTestFeed(config, data, world, kept.parts->strategy->shard(),
                               kept.parts->strategy->image_type())) {}
 
@@ -46,7 +47,7 @@ void Evaluations::Evaluate(bool last) {
   if (latest_) {
     const std::string left_out = LeftOut(*latest_, *test_feed_);
     if (world_.rank() == 0 && !left_out.empty()) console_.Line(left_out);
-    state_.place.best.Count(config_, state_.position().step, latest_->accuracy(), latest_->loss);
+    CountBest();
     observers_.Notify(&Observer::OnEvaluation, state_, *latest_, last);
   }
   if (last) return;
@@ -57,10 +58,19 @@ void Evaluations::Evaluate(bool last) {
   kept_.counter.LeaveOut(std::chrono::steady_clock::now() - begun);
 }
 
+void Evaluations::CountBest() {
+  BestEvaluation& best = state_.place.best;
+  const std::int64_t step = state_.position().step;
+  best.Count(config_, step, latest_->accuracy(), latest_->loss);
+  if (best.step != step) return;
+  best.epoch = state_.EpochsDone();
+  kept_.summary.best_by_class = {.step = step, .counts = latest_->by_class};
+}
+
 std::optional<Evaluation> Evaluations::EvaluateAverage() {
   ParallelStrategy& strategy = *kept_.parts->strategy;
   strategy.Evaluate();
-  auto evaluation = ddprun::Evaluate(config_, world_, strategy, *test_feed_, [this] {
+  auto evaluation = ddprun::Evaluate(config_, world_, strategy, *test_feed_, classes_, [this] {
     observers_.Notify(&Observer::OnPhase, "evaluate");  // each batch is progress
     world_.CheckRound();
     return checkpoints_.EvaluationGoesOn();

@@ -37,6 +37,8 @@ class Evaluations : public Observer {
 
  private:
   std::optional<Evaluation> EvaluateAverage();
+  // Whether the latest is the best so far.
+  void CountBest();
   // Exchanges parameters and average, if one is kept.
   void SwapAverage();
 
@@ -47,6 +49,7 @@ class Evaluations : public Observer {
   TrainingState& state_;
   TrainingCheckpoints& checkpoints_;
   Observers& observers_;
+  const std::int64_t classes_;
   const std::unique_ptr<TestFeed> test_feed_;
   std::optional<Evaluation> latest_;
 };

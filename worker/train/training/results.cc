@@ -87,6 +87,7 @@ void WriteResults(const Config& config, const Dataset& data, World& world, Conso
     const std::string json = ToJson(summary);
     WriteFile(folder / kSummaryFileName, json);
     console.Line(ToTable(summary));
+    if (const std::string table = ToClassTable(summary); !table.empty()) console.Line(table);
   }
   if (parts.average) parts.average->Swap();
 }

@@ -30,7 +30,8 @@ std::vector<std::int64_t> Encode(const RankState& state) {
           best.step,
           std::bit_cast<std::int64_t>(best.accuracy),
           std::bit_cast<std::int64_t>(best.loss),
-          best.since};
+          best.since,
+          std::bit_cast<std::int64_t>(best.epoch)};
 }
 
 RankState Decode(const at::Tensor& row) {
@@ -40,6 +41,7 @@ RankState Decode(const at::Tensor& row) {
                     .reached_target = numbers[4] != 0,
                     .evaluation_due = numbers[5] != 0,
                     .best = {.step = numbers[6],
+                             .epoch = std::bit_cast<double>(numbers[10]),
                              .accuracy = std::bit_cast<double>(numbers[7]),
                              .loss = std::bit_cast<double>(numbers[8]),
                              .since = numbers[9]}}};

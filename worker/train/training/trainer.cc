@@ -196,6 +196,8 @@ void Trainer::Finish() {
   summary.best = state_.place.best;
   summary.best_description = Describe(config_, summary.best);
   summary.best_file = checkpoints_.BestFile(summary.best);
+  summary.ChooseClasses(state_.position().step);
+  summary.class_names = data_.class_names;
   summary.cuda_graph = loop_->recorder().is_graph();
   WriteResults(config_, data_, world_, console_, kept_);
 }

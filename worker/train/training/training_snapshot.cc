@@ -88,6 +88,7 @@ BestEvaluation SavedBest(const Json& about) {
   if (!header.Has(kBestKey)) return {};
   const HeaderFields best = header.Object(kBestKey);
   return {.step = best.Count("step"),
+          .epoch = best.Has("epoch") ? best.Number("epoch") : 0,
           .accuracy = best.Number("accuracy"),
           .loss = best.Real("loss"),
           .since = best.Count("since")};
@@ -197,6 +198,7 @@ Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& trai
       {"data", DataOf(data_)}};
   if (place.best.step >= 0)
     about[kBestKey] = {{"step", place.best.step},
+                       {"epoch", place.best.epoch},
                        {"accuracy", place.best.accuracy},
                        {"loss", place.best.loss},
                        {"since", place.best.since}};
