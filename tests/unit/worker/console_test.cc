@@ -37,24 +37,45 @@ TEST(Console, LineNamesEpochAndBatch) {
             "epoch 1/2 batch 100/469 loss 0.5321 lr 0.0080 img/s 412");
 }
 
+BarReport Half() {
+  return {.epoch = 2,
+          .epochs = 4,
+          .step = 50,
+          .steps = 100,
+          .loss = 0.5,
+          .images_per_second = 800,
+          .left = seconds(65)};
+}
+
 TEST(Console, BarShowsShareAndTimeLeft) {
+  EXPECT_EQ(ToBar(Half()),
+            "[============>           ]  50% ETA 1:05 epoch 2/4 step 50/100 loss 0.5000 800 img/s");
+  BarReport whole = Half();
+  whole.step = 100;
+  whole.left = {};
   EXPECT_EQ(
-      ToBar({.step = 50, .steps = 100, .loss = 0.5, .images_per_second = 800, .left = seconds(65)}),
-      "[============>           ]  50% step 50/100 loss 0.5000 800 img/s ETA 1:05");
-  EXPECT_EQ(ToBar({.step = 100, .steps = 100, .loss = 0.5, .images_per_second = 800}),
-            "[========================] 100% step 100/100 loss 0.5000 800 img/s ETA 0:00");
+      ToBar(whole),
+      "[========================] 100% ETA 0:00 epoch 2/4 step 100/100 loss 0.5000 800 img/s");
 }
 
 TEST(Console, BarShowsAccuracyAndAWaitForDataThatIsWorthAWord) {
-  EXPECT_EQ(ToBar({.step = 6,
-                   .steps = 100,
-                   .loss = 0.5,
-                   .accuracy = 0.912,
-                   .images_per_second = 800,
-                   .data_wait = 0.121,
-                   .left = seconds(3 * 3600 + 7 * 60 + 5)}),
-            "[=>                      ]   6% step 6/100 loss 0.5000 acc 91.2% 800 img/s waiting "
-            "for data 12% ETA 3:07:05");
+  BarReport report = Half();
+  report.accuracy = 0.912;
+  report.data_wait = 0.121;
+  report.left = seconds(3 * 3600 + 7 * 60 + 5);
+  EXPECT_TRUE(ToBar(report).ends_with(
+      " 50% ETA 3:07:05 epoch 2/4 step 50/100 loss 0.5000 800 img/s acc 91.2% waiting for data "
+      "12%"));
+}
+
+TEST(Console, BarFitsIntoTheTerminal) {
+  const std::string text = " 50% ETA 1:05 epoch 2/4 step 50/100 loss 0.5000 800 img/s";
+  EXPECT_EQ(ToBar(Half(), text.size() + 40), ToBar(Half()));
+  EXPECT_EQ(ToBar(Half(), text.size() + 13), "[=====>    ] " + text);
+  EXPECT_EQ(ToBar(Half(), text.size() + 10), text) << "no bar rather than a short one";
+  for (std::size_t columns = 1; columns < text.size() + 40; ++columns)
+    EXPECT_LE(ToBar(Half(), columns).size(), columns);
+  EXPECT_EQ(ToBar(Half(), 20), " 50% ETA 1:05 epoch ");
 }
 
 TEST(Console, TableAlignsValues) {

@@ -13,6 +13,7 @@
 #include "worker/train/app/command_line.h"
 #include "worker/train/app/commands.h"
 #include "worker/train/config/config.h"
+#include "worker/train/metrics/console.h"
 
 namespace ddprun {
 namespace {
@@ -21,6 +22,7 @@ constexpr char kProgram[] = "train";
 
 // Tells what the command has thrown. The program's exit code.
 int Report(const std::exception_ptr& error) {
+  EraseBar();
   try {
     std::rethrow_exception(error);
   } catch (const Information& information) {

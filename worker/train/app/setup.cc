@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -42,7 +43,9 @@ void ChooseKernels(const Config& config) {
 Console::Options ConsoleOptions(const WorkerEnv& env) {
   const bool alone = env.agent_socket.empty();
   const bool terminal = alone ? isatty(STDOUT_FILENO) == 1 : env.console_is_terminal;
-  return {.bar = env.rank == 0 && terminal, .erase_bar = alone};
+  const char* const kind = std::getenv("TERM");
+  const bool can_erase = kind == nullptr || std::string_view(kind) != "dumb";
+  return {.bar = env.rank == 0 && terminal && can_erase, .erase_bar = alone};
 }
 
 SharedFacts FactsOf(const Config& config, const Dataset& data) {
@@ -89,8 +92,10 @@ Dataset OpenDataset(const Config& config) {
         "--tta mirror-translate needs images of at least 2x2 pixels, which --dataset " +
         config.dataset + " has not; choose --tta off");
   if (config.skip_damaged) {
-    data.damaged = std::make_shared<DamagedSamples>(
-        [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); });
+    data.damaged = std::make_shared<DamagedSamples>([](const std::string& line) {
+      EraseBar();
+      std::fprintf(stderr, "train: %s\n", line.c_str());
+    });
   }
   return data;
 }

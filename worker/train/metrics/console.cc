@@ -1,13 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/train/metrics/console.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <string_view>
 
 namespace ddprun {
 namespace {
 
-constexpr int kBarCells = 24;
+constexpr std::size_t kBarCells = 24;
+constexpr std::size_t kBarCellsMin = 8;  // a shorter one says nothing
+constexpr std::size_t kUnknownColumns = 80;
+
+// The terminal on which a bar stands; -1: none does.
+std::atomic<int> terminal_with_bar{-1};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler reads it");
+
+void EraseAndEnd(int signal) {
+  EraseBar();
+  raise(signal);  // SA_RESETHAND: it ends the program when this handler is left
+}
+
+// Where nothing else handles the signal.
+bool EraseOnSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = EraseAndEnd;
+    action.sa_flags = SA_RESETHAND | SA_RESTART;
+    sigaction(signal, &action, nullptr);
+  }
+  return true;
+}
 
 template <typename... Args>
 std::string Format(const char* format, Args... args) {
@@ -33,21 +63,27 @@ std::string ToLine(const StepReport& report) {
                 report.loss, report.learning_rate, report.images_per_second);
 }
 
-std::string ToBar(const BarReport& report) {
+std::string ToBar(const BarReport& report, std::size_t columns) {
   const double share =
       report.steps > 0 ? static_cast<double>(report.step) / static_cast<double>(report.steps) : 1.0;
-  const int full = std::clamp(static_cast<int>(share * kBarCells), 0, kBarCells);
-  std::string bar(static_cast<std::size_t>(full), '=');
-  if (full < kBarCells) bar += '>';
-  bar.resize(kBarCells, ' ');
-  bar = Format("[%s] %3.0f%% step %lld/%lld loss %.4f", bar.c_str(), share * 100,
-               static_cast<long long>(report.step), static_cast<long long>(report.steps),
-               report.loss);
-  if (report.accuracy) bar += Format(" acc %.1f%%", *report.accuracy * 100);
-  bar += Format(" %.0f img/s", report.images_per_second);
+  std::string text =
+      Format("%3.0f%% ETA %s epoch %lld/%lld step %lld/%lld loss %.4f %.0f img/s", share * 100,
+             Clock(report.left).c_str(), static_cast<long long>(report.epoch),
+             static_cast<long long>(report.epochs), static_cast<long long>(report.step),
+             static_cast<long long>(report.steps), report.loss, report.images_per_second);
+  if (report.accuracy) text += Format(" acc %.1f%%", *report.accuracy * 100);
   if (report.data_wait >= kDataWaitShown)
-    bar += Format(" waiting for data %.0f%%", report.data_wait * 100);
-  return bar + " ETA " + Clock(report.left);
+    text += Format(" waiting for data %.0f%%", report.data_wait * 100);
+  const std::size_t around = std::string_view("[] ").size() + text.size();
+  const std::size_t cells =
+      columns == 0 ? kBarCells : std::min(kBarCells, columns - std::min(columns, around));
+  if (cells < kBarCellsMin) return text.substr(0, columns);
+  const auto full =
+      static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(cells));
+  std::string bar(full, '=');
+  if (full < cells) bar += '>';
+  bar.resize(cells, ' ');
+  return "[" + bar + "] " + text;
 }
 
 std::string ToTable(const std::vector<std::pair<std::string, std::string>>& rows) {
@@ -76,23 +112,45 @@ std::string ToColumns(const std::vector<std::vector<std::string>>& rows) {
 
 Console::~Console() {
   if (bar_shown_ && options_.erase_bar) Write("\x1b[2K");
+  terminal_with_bar = -1;
 }
 
 void Console::Line(const std::string& text) {
   const bool erase = bar_shown_ && options_.erase_bar;
   bar_shown_ = false;
   Write((erase ? "\x1b[2K" : "") + text + "\n");
+  terminal_with_bar = -1;
 }
 
 void Console::Bar(const std::string& text) {
   if (!options_.bar) return;
-  bar_shown_ = true;
   last_bar_ = std::chrono::steady_clock::now();
-  Write((options_.erase_bar ? "\x1b[2K" : "") + text + "\r");
+  if (!options_.erase_bar) return Write(text + "\r");
+  const int fd = fileno(options_.out);
+  pollfd terminal{.fd = fd, .events = POLLOUT, .revents = 0};
+  if (fd >= 0 && poll(&terminal, 1, 0) == 0) return;
+  [[maybe_unused]] static const bool erased_on_signals = EraseOnSignals();
+  bar_shown_ = true;
+  terminal_with_bar = fd;
+  Write("\x1b[2K" + text + "\r");
+}
+
+std::size_t Console::BarColumns() const {
+  if (!options_.erase_bar) return 0;
+  winsize size{};
+  const bool known = ioctl(fileno(options_.out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return (known ? size.ws_col : kUnknownColumns) - 1;  // in the last column some wrap
 }
 
 bool Console::BarIsDue(std::chrono::steady_clock::time_point now) const {
   return options_.bar && now - last_bar_ >= kBarInterval;
+}
+
+void EraseBar() {
+  constexpr std::string_view kErase = "\r\x1b[2K";
+  const int fd = terminal_with_bar.exchange(-1);
+  if (fd >= 0) [[maybe_unused]]
+    const ssize_t written = write(fd, kErase.data(), kErase.size());
 }
 
 void Console::Write(const std::string& text) {

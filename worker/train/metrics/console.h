@@ -30,6 +30,8 @@ struct StepReport {
 std::string ToLine(const StepReport& report);
 
 struct BarReport {
+  std::int64_t epoch = 0;  // counted from 1
+  std::int64_t epochs = 0;
   std::int64_t step = 0;
   std::int64_t steps = 0;
   double loss = 0;                 // the latest
@@ -42,9 +44,10 @@ struct BarReport {
 // Shown from this share on: more --loader-threads would help.
 inline constexpr double kDataWaitShown = 0.05;
 
-// `[=====>     ]  45% step 210/469 loss 0.5321 acc 91.2% 812 img/s ETA 0:35`, and where it is much
-// `waiting for data 12%` before the ETA.
-std::string ToBar(const BarReport& report);
+// `[=====>     ]  45% ETA 0:35 epoch 2/4 step 210/469 loss 0.5321 812 img/s acc 91.2%`, and where
+// it is much `waiting for data 12%`. In `columns` of a terminal the bar is shorter, and the end is
+// left out; 0: as long as it is.
+std::string ToBar(const BarReport& report, std::size_t columns = 0);
 
 // Names in one column, values in the next.
 std::string ToTable(const std::vector<std::pair<std::string, std::string>>& rows);
@@ -66,8 +69,11 @@ class Console {
   ~Console();
 
   void Line(const std::string& text);
-  // A line that the next output replaces; nothing without a bar.
+  // A line that the next output replaces; nothing without a bar, nor while the terminal takes none
+  // (Ctrl-S).
   void Bar(const std::string& text);
+  // How long it may be; 0: whoever shows it cuts it.
+  std::size_t BarColumns() const;
   // Whether it is time for another one.
   bool BarIsDue(std::chrono::steady_clock::time_point now) const;
 
@@ -78,5 +84,9 @@ class Console {
   bool bar_shown_ = false;
   std::chrono::steady_clock::time_point last_bar_{};
 };
+
+// Before anything but the console writes to the terminal: erases the bar, if one is there. A signal
+// that ends the program does it, too.
+void EraseBar();
 
 }  // namespace ddprun

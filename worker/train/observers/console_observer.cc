@@ -19,14 +19,18 @@ class ConsoleObserver : public Observer {
       : config_(config), world_(world), console_(console), counter_(counter) {}
 
   void OnBegin(const TrainingState& state) override {
-    at_line_ = counter_.Now();
+    OnGoBack(state);
     const std::int64_t step = state.position().step;
     if (step == 0 || !state.Done() || world_.rank() != 0) return;
     console_.Line("the training is complete at step " + std::to_string(step) + WhyComplete(state) +
                   ": no step is left");
   }
 
-  void OnGoBack(const TrainingState&) override { at_line_ = counter_.Now(); }
+  void OnGoBack(const TrainingState&) override {
+    at_line_ = counter_.Now();
+    at_begin_ = at_line_.steps;
+    begun_ = std::chrono::steady_clock::now();
+  }
 
   void OnStepEnd(const TrainingState& state, const StepResult&) override {
     if (state.StepIsLogged()) ShowLine(state, counter_.loss());
@@ -78,16 +82,21 @@ class ConsoleObserver : public Observer {
 
   void ShowBar(const TrainingState& state, double loss) {
     const StepCounter::Counts now = counter_.Now();
+    // With the evaluations and checkpoints between steps: those to come take as long.
     const StepCounter::Seconds a_step =
-        StepCounter::Seconds(now.time) / static_cast<double>(now.steps);
+        StepCounter::Seconds(std::chrono::steady_clock::now() - begun_) /
+        static_cast<double>(now.steps - at_begin_);
     console_.Bar(
-        ToBar({.step = state.plan_step(),
+        ToBar({.epoch = state.position().epoch + 1,
+               .epochs = state.plan().epochs,
+               .step = state.plan_step(),
                .steps = state.plan().steps,
                .loss = loss,
                .accuracy = latest_accuracy_,
                .images_per_second = now.images_per_second(),
                .data_wait = now.sections.Share(StepSection::kData),
-               .left = a_step * static_cast<double>(state.plan().steps - state.plan_step())}));
+               .left = a_step * static_cast<double>(state.plan().steps - state.plan_step())},
+              console_.BarColumns()));
   }
 
   const Config& config_;
@@ -95,6 +104,8 @@ class ConsoleObserver : public Observer {
   Console& console_;
   const StepCounter& counter_;
   StepCounter::Counts at_line_;  // of the latest line
+  std::int64_t at_begin_ = 0;    // steps that the counter had when they began here
+  std::chrono::steady_clock::time_point begun_;
   std::optional<double> latest_accuracy_;
 };
 

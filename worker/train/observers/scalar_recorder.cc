@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/train/evaluation/metric_sums.h"
+#include "worker/train/metrics/console.h"
 #include "worker/train/metrics/metrics_writer.h"
 #include "worker/train/observers/make_observers.h"
 
@@ -50,6 +51,7 @@ class ScalarRecorder : public Observer {
                                            .steps_done = state.position().step,
                                            .goes_back = goes_back,
                                            .warn = [](const std::string& text) {
+                                             EraseBar();
                                              std::fprintf(stderr, "train: %s\n", text.c_str());
                                            }});
   }
