@@ -20,7 +20,7 @@ const std::vector<Command>& Commands() {
       {"predict", "name the most probable classes of image files", RunPredict},
       {"export", "write a trained model for other programs", RunExport},
       {"check", "read every image of a data set, and name those that are damaged", RunCheck},
-      {"compare", "train plain, data-parallel and as a pipeline, and show all three", RunCompare},
+      {"compare", "two past runs; or train plain, data-parallel and as a pipeline", RunCompare},
       {"tune", "find a fast batch size, memory format and number of loader threads", RunTune},
       {"plot", "draw loss and accuracy of runs to a picture", RunPlot},
   };

@@ -39,7 +39,8 @@ void RunPredict(const CommandContext& context);
 void RunExport(const CommandContext& context);
 // `train check`: whether all images of a data set can be read.
 void RunCheck(const CommandContext& context);
-// `train compare`: the same work plain, data-parallel and as a pipeline, and a table of the three.
+// `train compare`: the same work plain, data-parallel and as a pipeline, and a table of the three;
+// or two trainings that have ended.
 void RunCompare(const CommandContext& context);
 // `train tune`: tries batch sizes, memory formats and numbers of loader threads on this machine,
 // and prints the command with the best.

@@ -15,12 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "proto/input_file.h"
 #include "worker/library/files/atomic_file.h"
 #include "worker/train/app/beside_train.h"
 #include "worker/train/app/command_line.h"
 #include "worker/train/app/commands.h"
 #include "worker/train/app/comparison.h"
 #include "worker/train/export/run_folder.h"
+#include "worker/train/metrics/metrics_writer.h"
 #include "worker/train/observers/summary.h"
 #include "worker/train/training/results.h"
 
@@ -62,6 +64,9 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
       ->type_name("NUMBER [86400]")
       ->check(CLI::Range(0.001, kLimitMax));
   app.footer(
+      "train compare RUN RUN [--json FILE]: two trainings that have ended (their --output-dir), "
+      "with the settings that differ, figures, accuracy and loss by epoch, and the classes whose "
+      "accuracies differ most.\n"
       "All other settings are those of `train` (see train --help); --batch-size is the batch of "
       "one data-parallel rank.");
   app.allow_extras();
@@ -146,9 +151,50 @@ int RanksOf(const Config& config) {
   return static_cast<int>(ranks);
 }
 
+// summary.json and metrics.jsonl of the folder; the latter may be missing.
+PastRun ReadPastRun(const std::string& folder) {
+  const std::filesystem::path path(folder);
+  constexpr std::size_t kSummaryBytesMax = 1u << 20;
+  const std::string file = path / kSummaryFileName;
+  const auto text = ReadRegularFile(file, kSummaryBytesMax);
+  if (!text.ok())
+    throw std::runtime_error(file + ": " + std::string(text.status().message()) +
+                             "; give the --output-dir of a training that has ended");
+  PastRun run{.name = folder,
+              .summary = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false),
+              .evaluations = {}};
+  while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
+  if (!run.summary.is_object())
+    throw std::runtime_error(file + " is no summary of train; give the --output-dir of one");
+  // To read a FIFO would wait for whatever writes there.
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path / kMetricsFileName, error))
+    run.evaluations = EvaluationsIn(ReadMetrics(path / kMetricsFileName));
+  return run;
+}
+
+void ComparePastRuns(const std::vector<std::string>& arguments) {
+  CLI::App app("Compares two trainings that have ended.", "train compare");
+  std::vector<std::string> runs;
+  std::string json_file;
+  app.add_option("RUN", runs, "the --output-dir of a training")->required()->expected(2);
+  app.add_option("--json", json_file, "also write the figures to this file")->type_name("FILE");
+  ParseWith(app, arguments);
+  if (!json_file.empty()) CheckOutputFile("--json", json_file);
+  const PastRun a = ReadPastRun(runs[0]);
+  const PastRun b = ReadPastRun(runs[1]);
+  std::fputs(ToTables(a, b).c_str(), stdout);
+  if (json_file.empty()) return;
+  const std::string json = ToJson(a, b);
+  WriteFile(UserPath(json_file), json);
+}
+
 }  // namespace
 
 void RunCompare(const CommandContext& context) {
+  // No setting of a training is an argument without a flag.
+  if (!context.arguments.empty() && !context.arguments[0].starts_with('-'))
+    return ComparePastRuns(context.arguments);
   const Options options = ParseOptions(context.arguments);
   const Config config = ParseCommandLine(options.settings);
   if (Environment().world_size > 1)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs of `train compare`, and their results side by side. Pure.
+// The runs of `train compare`, and their results, or those of two past runs, side by side. Pure.
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "worker/train/config/config.h"
+#include "worker/train/metrics/metric_series.h"
 
 namespace ddprun {
 
@@ -35,5 +37,31 @@ std::string ToTable(const std::vector<ComparedResult>& results);
 
 // {"plain": {"ranks": 1, "images_per_second": ...}, ...}
 std::string ToJson(const std::vector<ComparedResult>& results);
+
+// Evaluations, and classes, that a table shows at most.
+inline constexpr std::size_t kComparedRowsMax = 20;
+
+struct PastEvaluation {
+  double epoch = 0;  // epochs that were done
+  double accuracy = 0;
+  double loss = 0;
+};
+
+// A training that has ended.
+struct PastRun {
+  std::string name;
+  nlohmann::json summary;  // summary.json
+  std::vector<PastEvaluation> evaluations;
+};
+
+// From the records of metrics.jsonl.
+std::vector<PastEvaluation> EvaluationsIn(const MetricSeries& metrics);
+
+// The settings that differ, figures, accuracy and loss by epoch, and the classes whose accuracies
+// differ most. Throws std::runtime_error if a summary is none of train's.
+std::string ToTables(const PastRun& a, const PastRun& b);
+
+// [{"run": ..., "summary": {...}, "evaluations": [...]}, ...]
+std::string ToJson(const PastRun& a, const PastRun& b);
 
 }  // namespace ddprun

@@ -122,6 +122,7 @@ std::string ToJson(const Summary& summary) {
                       {"cuda_graph", summary.cuda_graph},
                       {"deterministic", summary.deterministic},
                       {"model_file", summary.model_file}};
+  if (!summary.settings.empty()) json["settings"] = summary.settings;
   if (summary.gradients.averaging_seconds > 0) {
     json["gradients_hidden_share"] = summary.gradients.hidden_share();
     json["gradient_bytes"] = summary.gradients.bytes;

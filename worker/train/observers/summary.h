@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ struct Summary {
   bool cuda_graph = false;     // steps were replays of one
   bool deterministic = false;  // what LibTorch was told
   std::string model_file;
+  std::map<std::string, std::string> settings;  // by name
 
   // The program's first step has ended.
   void CountFirstStep(std::chrono::steady_clock::time_point program_start);

@@ -78,6 +78,8 @@ void WriteResults(const Config& config, const Dataset& data, World& world, Conso
     summary.device = world.device().str();
     summary.deterministic = at::globalContext().deterministicAlgorithms();
     summary.model_file = folder / ModelFileName(config);
+    for (const Setting& setting : Settings())
+      summary.settings[setting.key] = ToText(config, setting);
     EarlierResults earlier(folder, ModelFileName(config), kept.saved.training);
     SaveStateDict(*parts.model, summary.model_file);
     WriteDescription(summary.model_file, config, InputOf(data), kept.saved.training);
