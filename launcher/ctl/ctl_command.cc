@@ -8,16 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/command.h"
+#include "launcher/base/limits.h"
 #include "launcher/ctl/logs_text.h"
 #include "launcher/ctl/status_text.h"
 #include "launcher/node/network.h"
@@ -33,6 +36,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kExitFailure = 1;
+constexpr std::chrono::milliseconds kEndingLookInterval{20};
 
 using TokenVariable = decltype(TakeTokenVariable());
 
@@ -196,6 +200,21 @@ std::optional<int> ShowPast(const CtlOptions& options) {
   return events ? ShowPastEvents(options, own) : ShowPastWhy(options, *run, own);
 }
 
+// A run that is ending has no service any more, while its recorder writes its end. Absent: its
+// service answers, or it does not end.
+std::optional<int> ShowEnding(const CtlOptions& options, const std::string& name,
+                              const std::shared_ptr<ServiceChannel>& channel) {
+  if (TheRun(options, channel).ok()) return std::nullopt;
+  CtlOptions of_name = options;
+  of_name.run_id = name;
+  const TimePoint deadline = std::chrono::steady_clock::now() + kRunLastWriteTimeout;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (const auto code = ShowPast(of_name)) return code;
+    std::this_thread::sleep_for(kEndingLookInterval);
+  }
+  return std::nullopt;
+}
+
 // Its service, and its secret.
 absl::Status UseService(const RunRecord& record, CtlOptions& options) {
   if (record.service.empty()) {
@@ -241,6 +260,7 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (options.command == CtlOptions::Command::kAttach)
     return options.serves ? ServeAttach(options) : Attach(options);
   if (!options.verdict_file.empty()) return ShowWhyOfFile(options);
+  std::string detached;
   if (!NamesService(options)) {
     if (const auto code = ShowPast(options)) return *code;
     const absl::StatusOr<RunRecord> run = FindDetached(options);
@@ -250,6 +270,7 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
     if (absl::Status used = UseService(*run, options); !used.ok())
       return Fail(program, used, kExitFailure);
     token.reset();
+    detached = run->name;
   }
   absl::StatusOr<Security> security = Security();
   if (options.service.socket.empty()) {
@@ -261,6 +282,11 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
   if (options.refresh) return WatchStatus(options, *channel);
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
+  const bool explains = options.command == CtlOptions::Command::kEvents ||
+                        options.command == CtlOptions::Command::kWhy;
+  if (explains && !detached.empty()) {
+    if (const auto code = ShowEnding(options, detached, *channel)) return *code;
+  }
   if (options.command == CtlOptions::Command::kEvents) return ShowEvents(options, *channel);
   if (options.command == CtlOptions::Command::kWhy) return ShowWhy(options, *channel);
   if (options.command == CtlOptions::Command::kStacks) return ShowStacks(options, *channel);

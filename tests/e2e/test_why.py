@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from conftest import BIN, DDPRUN, free_port, run, start, wait_for
@@ -87,6 +88,23 @@ def test_a_failure_is_explained_with_rank_cause_and_next_step(home, tmp_path, mo
     for part in (f"exit code {explained['exit_code']}", "rank 1", sentence):
         assert part in explained["text"]
     assert step in explained["text"]
+
+
+def test_a_run_whose_end_is_being_written_is_explained_when_it_is(home):
+    run([DDPRUN, "--detach", "sleep", "1000"])
+    [record] = [json.loads(path.read_text()) for path in home.glob("*/run.json")]
+    os.kill(record["pid"], signal.SIGSTOP)
+    try:
+        assert ctl("stop").returncode == 0
+        wait_for("the end of its service", lambda: not os.path.exists(record["service"].removeprefix("unix:")))
+        asked = start([DDPCTL, "why", "--json"])
+        with pytest.raises(subprocess.TimeoutExpired):
+            asked.wait(1)
+    finally:
+        os.kill(record["pid"], signal.SIGCONT)
+    out, err = asked.communicate(timeout=30)
+    assert (asked.returncode, err) == (0, "")
+    assert json.loads(out)["cause"]["kind"] == "run_stopped"
 
 
 def test_what_ends_no_worker_is_explained_too(home):
