@@ -96,12 +96,10 @@ std::string NextStep(const Json& cause) {
        "--join-timeout; `ddprun doctor` on two nodes checks the network between them"},
       {"worker_hung",
        "read the stacks (in the verdict, and in rank_R/stacks.txt where there are log files) of "
-       "the "
-       "rank that is named; if it only needs longer, raise --hang-timeout, or report progress"},
+       "the rank that is named; if it only needs longer, raise --hang-timeout, or report progress"},
       {"collective_failed",
        "look at the other ranks first: a collective fails where a peer is gone, stuck or slower "
-       "than "
-       "the timeout of the process group"},
+       "than the timeout of the process group"},
       {"worker_ended_early",
        "give all ranks the same number of steps: drop the last incomplete batch, or use DDP's "
        "join()"},

@@ -339,8 +339,7 @@ inline constexpr RunFlag kObserveFlags[] = {
      Sets<&Options::detach>},
     {"--notify", "URL|COMMAND",
      "Send a message when the run starts, a rank fails, and it ends: to a webhook, as JSON or in "
-     "the "
-     "form of Slack, Discord or ntfy, or to a command's stdin, as JSON.",
+     "the form of Slack, Discord or ntfy, or to a command's stdin, as JSON.",
      Sets<&Options::observe, &ObserveOptions::notify>},
     {"--notify-alive", "SECONDS", "With --notify, also say this often that the run goes on.",
      Sets<&Options::observe, &ObserveOptions::notify_alive>, UpTo(kNotifyAliveSecondsMax)},
