@@ -125,8 +125,7 @@ bool Explains(const std::string& event) {
 // The last event that says how it ended; the end if there is none.
 std::size_t Last(const std::vector<Json>& events) {
   for (std::size_t i = events.size(); i > 0; --i) {
-    const std::string name = Text(events[i - 1], "event");
-    if (name == "round.broken") return i - 1;
+    if (Text(events[i - 1], "event") == "round.broken") return i - 1;
   }
   return events.size();
 }
@@ -166,7 +165,7 @@ int Restarts(const RunFacts& facts) {
 // ---- What happened
 
 struct State {
-  const char* name = "";
+  std::string name;
   std::string text;
   Json cause;  // null: nothing failed
   Json exit_code;
@@ -195,11 +194,7 @@ State OfLive(const RunFacts& facts) {
   const Json& run = facts.status;
   State state;
   state.cause = Object(run, "last_failure");
-  const std::string phase = Text(run, "phase");
-  state.name = phase == "running"    ? "running"
-               : phase == "stopping" ? "stopping"
-               : phase == "over"     ? "over"
-                                     : "forming";
+  state.name = Text(run, "phase");
   state.text =
       absl::StrCat("run ", facts.name, " is ", state.name, ", round ", Number(run, "round", 0));
   if (const Json progress = Object(run, "progress"); progress.is_object()) {
@@ -238,12 +233,12 @@ State StateOf(const RunFacts& facts) {
 }
 
 std::string NextOf(const State& state, const RunFacts& facts) {
-  if (std::string(state.name) == "lost") {
+  if (state.name == "lost") {
     const std::string host = facts.known.has_value() ? facts.known->record.host : "";
     return absl::StrCat("see `last -x` and `dmesg` on ", host.empty() ? "its machine" : host,
                         ", then start it again; train goes on from its last checkpoint");
   }
-  if (std::string(state.name) == "running" && !Text(facts.status, "collectives").empty())
+  if (state.name == "running" && !Text(facts.status, "collectives").empty())
     return "ddpctl stacks RANK prints what the rank that is waited for does";
   if (state.cause.is_null()) return "";
   return NextStep(state.cause);
