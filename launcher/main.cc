@@ -48,7 +48,7 @@ int RunSubCommand(ddprun::CommandId id, ddprun::Invocation invocation) {
 
 int main(int argc, char** argv) {
   const absl::string_view program = ProgramName(argc, argv);
-  if (program == "ddpctl") return ddprun::CtlProgram(argc, argv);
+  if (program == "ddpctl") return ddprun::CtlProgram(argc, argv, nullptr);
   if (program == "ddprun-rendezvous") return ddprun::ServiceProgram(argc, argv);
   if (!ddprun::StandardStreamsAreOpen()) {
     std::fprintf(stderr, "ddprun: cannot open /dev/null: %s\n", ddprun::ErrnoText(errno).c_str());

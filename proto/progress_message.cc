@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -26,6 +27,13 @@ std::optional<double> Rate(absl::string_view text) {
   double value = 0;
   if (!absl::SimpleAtod(text, &value) || !std::isfinite(value) || value < 0) return std::nullopt;
   return value;
+}
+
+// One that is not finite is infinite here, so that two of them are equal.
+std::optional<double> Loss(absl::string_view text) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value)) return std::nullopt;
+  return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
 }
 
 std::string Name(absl::string_view text) {
@@ -135,6 +143,8 @@ std::string ToText(const ProgressMessage& message) {
   add("EPOCH", message.epoch);
   add("RATE", message.rate);
   add("UNIT", message.unit);
+  add("LOSS", message.loss);
+  add("GPU_MEMORY", message.gpu_memory);
   add("SECTION", message.section);
   if (message.times) absl::StrAppend(&text, "TIMES=", ToText(*message.times), "\n");
   if (message.doing) absl::StrAppend(&text, "DOING=", NameOf(*message.doing), "\n");
@@ -186,6 +196,10 @@ ProgressMessage ParseProgress(std::string_view text) {
       MergeOne(Rate(value), message.rate);
     } else if (key == "UNIT") {
       message.unit = Name(value);
+    } else if (key == "LOSS") {
+      MergeOne(Loss(value), message.loss);
+    } else if (key == "GPU_MEMORY") {
+      MergeOne(Count(value), message.gpu_memory);
     } else if (key == "SECTION") {
       message.section = Name(value);
     } else if (key == "TIMES") {
@@ -224,6 +238,8 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.epoch, message.epoch);
   MergeOne(later.rate, message.rate);
   MergeOne(later.unit, message.unit);
+  MergeOne(later.loss, message.loss);
+  MergeOne(later.gpu_memory, message.gpu_memory);
   MergeOne(later.section, message.section);
   MergeOne(later.times, message.times);
   MergeOne(later.doing, message.doing);

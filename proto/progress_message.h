@@ -6,6 +6,8 @@
 //   EPOCH=1
 //   RATE=310.5      of this worker alone, per second
 //   UNIT=images
+//   LOSS=0.41       of this worker's last batch; any number, or nan
+//   GPU_MEMORY=4194304   bytes of the GPU's memory that it holds
 //   SECTION=data    current activity: any name; the name of a collective (all_reduce, barrier)
 //   means
 //                   that the worker waits for others
@@ -59,6 +61,8 @@ struct ProgressMessage {
   std::optional<std::int64_t> epoch;
   std::optional<double> rate;
   std::optional<std::string> unit;
+  std::optional<double> loss;  // infinite: it is not finite
+  std::optional<std::int64_t> gpu_memory;
   std::optional<std::string> section;
   std::optional<CollectivePlace> place;
   std::optional<RankTime> times;

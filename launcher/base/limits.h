@@ -270,9 +270,23 @@ inline constexpr int kCpusMax = 1 << 16;
 // Timeout of `ddprun status`, as a probe would set it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
-// --watch: time between two requests, and for an answer, which delays Ctrl-C.
+// --watch: time between two requests, and for an answer without a screen, which delays Ctrl-C.
 inline constexpr std::chrono::seconds kWatchIntervalDefault{1};
 inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
+
+// `ddpctl top`: the values of a sparkline, events, and lines of a text that it keeps (a log grows);
+// the lines that a log begins with.
+inline constexpr std::size_t kTopHistoryMax = 240;
+inline constexpr std::size_t kTopEventsMax = 100;
+inline constexpr std::size_t kTopTextLinesMax = 5000;
+inline constexpr std::size_t kTopFilterBytesMax = 64;
+inline constexpr int kTopLogLines = 200;
+// Its requests: not more often, even if --interval is 0; and threads that wait for an answer, the
+// status and the events among them.
+inline constexpr std::chrono::milliseconds kTopIntervalMin{100};
+inline constexpr int kTopQuestionsMax = 10;
+// News that are not shown yet; a thread that has more waits.
+inline constexpr std::size_t kTopNewsMax = 1000;
 
 // `ddpctl logs`: lines, as tail has them; and bytes that it holds to sort the nodes' answers before
 // it shows them as they come.

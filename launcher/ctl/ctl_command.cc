@@ -98,7 +98,8 @@ absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const CtlOpti
 
 absl::StatusOr<std::string> AskForStatus(const CtlOptions& options,
                                          const std::shared_ptr<ServiceChannel>& channel) {
-  const absl::StatusOr<ServiceStatus> status = GetStatus(channel, options.run_id, options.timeout);
+  const absl::StatusOr<ServiceStatus> status =
+      GetStatus(channel, options.run_id, options.timeout, options.json);
   if (!status.ok()) return status.status();
   const std::string service = TargetOf(options.service);
   return options.json ? StatusJson(*status, service) : StatusText(*status, service);
@@ -119,6 +120,7 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kRuns:
     case CtlOptions::Command::kEvents:
     case CtlOptions::Command::kWhy:
+    case CtlOptions::Command::kTop:
       break;  // functions of their own
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
@@ -155,11 +157,13 @@ int StopAndWait(const CtlOptions& options, const std::shared_ptr<ServiceChannel>
   return end->verdict ? end->verdict->exit_code : kExitFailure;
 }
 
-// The checkup is part of ddprun, which is installed beside this program.
-int BecomeDoctor(const std::vector<std::string>& arguments, const std::string& program) {
+// Another program that is installed beside this one: the checkup is part of ddprun, the screen of
+// ddpctl.
+int Become(const std::string& other, const std::vector<std::string>& arguments,
+           const std::string& program) {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string path = (own.parent_path() / "ddprun").string();
+  std::string path = (own.parent_path() / other).string();
   std::vector<std::string> words = arguments;
   std::vector<char*> argv = {path.data()};
   for (std::string& word : words) argv.push_back(word.data());
@@ -167,7 +171,7 @@ int BecomeDoctor(const std::vector<std::string>& arguments, const std::string& p
   execv(path.c_str(), argv.data());
   return Fail(program,
               absl::NotFoundError(absl::StrCat("cannot execute ", path, ": ", std::strerror(errno),
-                                               "; install ddprun beside ddpctl")),
+                                               "; install ddprun and ddpctl in one folder")),
               kExitFailure);
 }
 
@@ -242,14 +246,16 @@ absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
                                           " runs; name one of them with --rdzv-id"));
 }
 
-int CtlProgram(int argc, char** argv) {
+int CtlProgram(int argc, char** argv, CtlScreen screen) {
   if (!StandardStreamsAreOpen()) return 1;
   ExplainThreadFailures("ddpctl");
-  return RunCtl(std::vector<std::string>(argv + 1, argv + argc), "ddpctl");
+  return RunCtl(std::vector<std::string>(argv + 1, argv + argc), "ddpctl", screen);
 }
 
-int RunCtl(const std::vector<std::string>& arguments, const std::string& program) {
-  if (!arguments.empty() && arguments.front() == "doctor") return BecomeDoctor(arguments, program);
+int RunCtl(const std::vector<std::string>& arguments, const std::string& program,
+           CtlScreen screen) {
+  if (!arguments.empty() && arguments.front() == "doctor")
+    return Become("ddprun", arguments, program);
   // Before anything else: from here on the environment does not contain the secret.
   TokenVariable token = TakeTokenVariable();
   auto parsed = ParseCtlOptions(arguments, ReadVariable);
@@ -278,9 +284,17 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
     security = Security::Open(options.security, std::move(token), ReadVariable);
   }
   if (!security.ok()) return Fail(program, security.status(), kExitUsage);
+  std::optional<WatchSignals> signals;
+  if (options.refresh) signals.emplace();
   auto channel = OpenServiceChannel(options, *security);
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
-  if (options.refresh) return WatchStatus(options, *channel);
+  if (signals) {
+    const bool terminal = isatty(STDOUT_FILENO) == 1;
+    if (terminal && screen == nullptr)
+      std::fputs("ddpctl: it has no screen where it is a link to ddprun; lines are printed\n",
+                 stderr);
+    return (terminal && screen != nullptr ? screen : WatchStatus)(options, *channel, *signals);
+  }
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
   const bool explains = options.command == CtlOptions::Command::kEvents ||
                         options.command == CtlOptions::Command::kWhy;
@@ -299,6 +313,10 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
 
 int StatusCommand(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "status");
+  const auto parsed = ParseCtlOptions(arguments, ReadVariable);
+  const auto* const options = parsed.ok() ? std::get_if<CtlOptions>(&*parsed) : nullptr;
+  if (options != nullptr && options->refresh && isatty(STDOUT_FILENO) == 1)
+    return Become("ddpctl", arguments, "ddprun");
   return RunCtl(arguments, "ddprun");
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/ctl/ctl_options.h"
+#include "launcher/ctl/watch_signals.h"
 #include "launcher/runs/run_record.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/client/session_client.h"
@@ -16,13 +17,19 @@
 
 namespace ddprun {
 
-// The program ddpctl, with the arguments of main().
-int CtlProgram(int argc, char** argv);
+// The screen of ddpctl top, which ncurses is linked for: in ddpctl alone.
+using CtlScreen = int (*)(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
+                          WatchSignals& signals);
 
-// `arguments` from the command's name on. `program`: for messages. The exit code.
-int RunCtl(const std::vector<std::string>& arguments, const std::string& program);
+// The program ddpctl, with the arguments of main(). `screen` null: as in RunCtl().
+int CtlProgram(int argc, char** argv, CtlScreen screen);
 
-// `ddprun status`: `arguments` after its name.
+// `arguments` from the command's name on. `program`: for messages. `screen` null: there is none.
+// The exit code.
+int RunCtl(const std::vector<std::string>& arguments, const std::string& program,
+           CtlScreen screen = nullptr);
+
+// `ddprun status`: `arguments` after its name. With --watch on a terminal it becomes ddpctl.
 int StatusCommand(std::vector<std::string> arguments);
 
 // ddpctl logs: prints the lines so far, with -f until the run ends. Prints errors on stderr. The
@@ -69,14 +76,22 @@ absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
 
 // ddpctl stacks: asks one worker after another. Prints errors on stderr. The exit code: 1 if one of
 // them could not be asked.
+absl::StatusOr<FaultReport> StacksOf(const CtlOptions& options,
+                                     const std::shared_ptr<ServiceChannel>& channel,
+                                     const std::string& run_id, int rank);
+std::vector<std::string> StackLines(const FaultReport& stacks);
 int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
 
 // ddpctl chaos: asks for a yes, injects faults until its end, prints the report. The exit code.
 int RunChaos(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
 
-// ddpctl status --watch: polls the service and shows the status on a terminal or as lines. Runs
-// until q, Ctrl-C or SIGTERM; if stdout is no terminal, also until the service is gone. The exit
-// code: 1 if the service was never reached.
-int WatchStatus(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+// ddpctl top and status --watch without a screen: polls the service and prints the status as lines
+// when it changes, until Ctrl-C or SIGTERM, or the service is gone. The exit code: 1 if the service
+// was never reached.
+int WatchStatus(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
+                WatchSignals& signals);
+
+// "12:34:56", of this machine's time zone.
+std::string ClockText();
 
 }  // namespace ddprun

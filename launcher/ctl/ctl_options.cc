@@ -86,8 +86,12 @@ constexpr CtlFlag kServiceFlags[] = {
 
 constexpr CtlFlag kStatusFlags[] = {
     {"--json", nullptr, "Print JSON.", Sets<&Given::json>},
-    {"--watch", nullptr, "Refresh the status on a screen until q is pressed.",
+    {"--watch", nullptr, "Show it on a screen that is refreshed, as ddpctl top.",
      Sets<&Given::refresh>},
+    {"--interval", "SECONDS", "Refresh interval ({}).", Sets<&Given::interval>, UpTo(kHour)},
+};
+
+constexpr CtlFlag kTopFlags[] = {
     {"--interval", "SECONDS", "Refresh interval ({}).", Sets<&Given::interval>, UpTo(kHour)},
 };
 
@@ -189,6 +193,18 @@ const std::vector<CommandInfo>& Commands() {
        "has no such run; 2 for an invalid command\nline.\n\n"
        "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7",
        kStatusFlags},
+      {"top", Command::kTop, "ddpctl", " [RUN]",
+       "show nodes and ranks on a screen that is refreshed",
+       "Shows a run on a screen that is refreshed: its nodes and ranks, what each does, and what "
+       "is "
+       "wrong; how loss and rate\ngo, the goodput and the events. Keys: j and k or the arrows "
+       "move, / "
+       "filters, o orders, s shows the stacks of the\nrank, l its output, d drains its node after "
+       "a "
+       "question, Tab shows the next run, q ends. Where stdout is no\nterminal: a line when "
+       "something "
+       "changes. RUN is the same as --rdzv-id.",
+       kTopFlags},
       {"runs", Command::kRuns, "ddpctl", "", "list this user's detached runs, and how each ended",
        "Lists the runs that this user has started with ddprun --detach on this machine, the newest "
        "first: those that go on,\nand the last that have ended, with their exit code and verdict.",
@@ -368,6 +384,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
   Reader reader(flags.values);
   Given given;
   given.command = info.command;
+  given.refresh = info.command == Command::kTop;
   given.chaos.kinds = *ParseFaultKinds("default");
   reader.Read(info.flags, given);
   reader.Read(kServiceFlags, given);

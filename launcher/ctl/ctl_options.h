@@ -53,6 +53,7 @@ struct CtlOptions {
     kRuns,
     kEvents,
     kWhy,
+    kTop,
   };
   Command command = Command::kStop;
   // Neither endpoint nor socket: that of a detached run of this user (runs/run_folder.h).
@@ -65,7 +66,7 @@ struct CtlOptions {
 
   // For status, runs, events and why.
   bool json = false;
-  bool refresh = false;  // --watch
+  bool refresh = false;  // --watch, and of top
   std::chrono::milliseconds interval = kWatchIntervalDefault;
 
   // For stop.

@@ -31,6 +31,21 @@ int Fail(const absl::Status& status) {
 
 }  // namespace
 
+absl::StatusOr<FaultReport> StacksOf(const CtlOptions& options,
+                                     const std::shared_ptr<ServiceChannel>& channel,
+                                     const std::string& run_id, int rank) {
+  return InjectFault(
+      channel, run_id, {.by = HostName(), .kind = FaultKind::kStacks, .rank = rank},
+      std::max<std::chrono::milliseconds>(options.timeout, kStacksTimeout + kDiskAnswerTimeout));
+}
+
+std::vector<std::string> StackLines(const FaultReport& stacks) {
+  std::vector<std::string> lines = {absl::StrCat("stacks of ", stacks.words, ":")};
+  lines.insert(lines.end(), stacks.stack.begin(), stacks.stack.end());
+  if (stacks.stack.empty()) lines.push_back("  they could not be read");
+  return lines;
+}
+
 int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
   const absl::StatusOr<RunStatus> run = TheRun(options, channel);
   if (!run.ok()) return Fail(run.status());
@@ -43,17 +58,13 @@ int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>&
     std::printf("collectives: %s\n", where.c_str());
   int exit_code = 0;
   for (const int rank : ranks) {
-    const absl::StatusOr<FaultReport> stacks = InjectFault(
-        channel, run->run_id, {.by = HostName(), .kind = FaultKind::kStacks, .rank = rank},
-        std::max<std::chrono::milliseconds>(options.timeout, kStacksTimeout + kDiskAnswerTimeout));
+    const absl::StatusOr<FaultReport> stacks = StacksOf(options, channel, run->run_id, rank);
     if (!stacks.ok()) {
       exit_code = Fail(absl::Status(stacks.status().code(),
                                     absl::StrCat("rank ", rank, ": ", stacks.status().message())));
       continue;
     }
-    std::printf("stacks of %s:\n", stacks->words.c_str());
-    for (const std::string& line : stacks->stack) std::printf("%s\n", line.c_str());
-    if (stacks->stack.empty()) std::printf("  they could not be read\n");
+    for (const std::string& line : StackLines(*stacks)) std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   }
   return exit_code;

@@ -2,7 +2,9 @@
 #include "launcher/ctl/status_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -93,12 +95,53 @@ void AddProgress(const NodeStatus& node, Row& row) {
   row.push_back(absl::StrCat(Seconds(node.progress_age), " ago"));
 }
 
+std::string Counted(const std::vector<const NodeStatus*>& nodes) {
+  std::map<std::string, int> states;
+  for (const NodeStatus* node : nodes) ++states[StateName(node->state)];
+  std::string words;
+  for (const auto& [state, count] : states) {
+    absl::StrAppend(&words, words.empty() ? "" : ", ", count, " ", state);
+  }
+  return words;
+}
+
 std::string Nodes(const RunStatus& run) {
   const std::string wanted = run.nodes_min == run.nodes_max
                                  ? absl::StrCat(run.nodes_max)
                                  : absl::StrCat(run.nodes_min, ":", run.nodes_max);
   return absl::StrCat(run.node_count, run.node_count == 1 ? " node is" : " nodes are", " here of ",
                       wanted);
+}
+
+std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
+  std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
+  const bool places = std::any_of(nodes.begin(), nodes.end(),
+                                  [](const NodeStatus* node) { return !node->topology.empty(); });
+  if (places) rows[0].push_back("TOPOLOGY");
+  const bool progress = std::any_of(nodes.begin(), nodes.end(), [](const NodeStatus* node) {
+    return node->progress.has_value();
+  });
+  if (progress) rows[0].insert(rows[0].end(), {"STEP", "RATE", "DOING", "CHANGED"});
+  for (const NodeStatus* node : nodes) {
+    rows.push_back({Rank(*node), node->host, node->address, StateName(node->state), Ranks(*node),
+                    absl::StrCat(Seconds(node->silent), " ago")});
+    if (places) rows.back().push_back(node->topology.empty() ? "-" : node->topology);
+    if (progress) AddProgress(*node, rows.back());
+  }
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, row[i]);
+      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 void AppendRun(const RunStatus& run, std::string& out) {
@@ -141,6 +184,24 @@ Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds a
           {"age_ms", age.count()}};
 }
 
+// Null also for a loss that is not finite.
+Json Finite(const std::optional<double>& loss) {
+  return loss && std::isfinite(*loss) ? Json(*loss) : Json(nullptr);
+}
+
+Json ToJson(const RankReport& report, int rank) {
+  return {{"rank", rank},
+          {"step", Known(report.step)},
+          {"rate", report.rate > 0 ? Json(report.rate) : Json(nullptr)},
+          {"loss", Finite(report.loss)},
+          {"section", report.section},
+          {"slowness", report.slowness > 0 ? Json(report.slowness) : Json(nullptr)},
+          {"hung", report.hung},
+          {"ended", report.ended},
+          {"memory", report.memory > 0 ? Json(report.memory) : Json(nullptr)},
+          {"gpu_memory", report.gpu_memory > 0 ? Json(report.gpu_memory) : Json(nullptr)}};
+}
+
 Json ToJson(const RankTime& time) {
   if (time.Sum().count() == 0) return nullptr;
   Json json = Json::object();
@@ -166,6 +227,9 @@ Json ToJson(const NodeStatus& node) {
     for (int i = 0; i < role.workers; ++i) its.push_back(first++);
     roles.push_back({{"name", role.name}, {"ranks", std::move(its)}});
   }
+  Json workers = Json::array();
+  for (const RankReport& report : node.rank_reports)
+    workers.push_back(ToJson(report, node.rank_first + static_cast<int>(workers.size())));
   return {{"node_id", node.node_id.value},
           {"node_rank", Known(node.node_rank.value_or(-1))},
           {"host", node.host},
@@ -175,7 +239,8 @@ Json ToJson(const NodeStatus& node) {
           {"roles", std::move(roles)},
           {"topology", node.topology.empty() ? Json(nullptr) : Json(node.topology)},
           {"silent_ms", node.silent.count()},
-          {"progress", ToJson(node.progress, node.progress_age)}};
+          {"progress", ToJson(node.progress, node.progress_age)},
+          {"workers", std::move(workers)}};
 }
 
 Json ToJson(const RunStatus& run) {
@@ -210,6 +275,7 @@ Json ToJson(const RunStatus& run) {
       {"nodes", std::move(nodes)},
       {"left_out", std::move(left_out)},
       {"progress", ToJson(run.progress, run.progress_age)},
+      {"loss", Finite(run.loss)},
       {"rank_seconds", ToJson(run.time)},
       {"preemption", ToJson(run.preemption)},
       {"collectives", run.still.empty() ? Json(nullptr) : Json(ToSentence(run.still))}};
@@ -237,7 +303,7 @@ const char* StateName(NodeState state) {
   return "";
 }
 
-std::vector<std::string> RunLines(const RunStatus& run) {
+std::vector<std::string> RunLines(const RunStatus& run, bool figures) {
   std::string first =
       absl::StrCat("run ", run.run_id, ": ", Name(run.phase), ", round ", ToNumber(run.round));
   if (run.phase == RunPhase::kSealed) absl::StrAppend(&first, ", world size ", run.world_size);
@@ -255,10 +321,10 @@ std::vector<std::string> RunLines(const RunStatus& run) {
     }
   }
   if (run.preemption.has_value()) lines.push_back(absl::StrCat("  ", ToSentence(*run.preemption)));
-  if (run.progress.has_value()) lines.push_back(ProgressLine(run));
+  if (figures && run.progress.has_value()) lines.push_back(ProgressLine(run));
   if (const std::string where = ToSentence(run.still); !where.empty())
     lines.push_back(absl::StrCat("  collectives: ", where));
-  if (const std::string goodput = GoodputText(run.time); !goodput.empty())
+  if (const std::string goodput = GoodputText(run.time); figures && !goodput.empty())
     lines.push_back(absl::StrCat("  goodput: ", goodput));
   for (const NodeStatus& node : run.nodes) {
     if (!node.progress) continue;
@@ -288,37 +354,6 @@ std::vector<std::string> RunLines(const RunStatus& run) {
   return lines;
 }
 
-std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
-  std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
-  const bool places = std::any_of(nodes.begin(), nodes.end(),
-                                  [](const NodeStatus* node) { return !node->topology.empty(); });
-  if (places) rows[0].push_back("TOPOLOGY");
-  const bool progress = std::any_of(nodes.begin(), nodes.end(), [](const NodeStatus* node) {
-    return node->progress.has_value();
-  });
-  if (progress) rows[0].insert(rows[0].end(), {"STEP", "RATE", "DOING", "CHANGED"});
-  for (const NodeStatus* node : nodes) {
-    rows.push_back({Rank(*node), node->host, node->address, StateName(node->state), Ranks(*node),
-                    absl::StrCat(Seconds(node->silent), " ago")});
-    if (places) rows.back().push_back(node->topology.empty() ? "-" : node->topology);
-    if (progress) AddProgress(*node, rows.back());
-  }
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::vector<std::string> lines;
-  for (const Row& row : rows) {
-    std::string line = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, row[i]);
-      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
 std::string StatusText(const ServiceStatus& status, const std::string& service) {
   if (status.runs.empty()) {
     return absl::StrCat("the rendezvous service at ", service, " has no run\n");
@@ -329,6 +364,16 @@ std::string StatusText(const ServiceStatus& status, const std::string& service) 
     AppendRun(run, out);
   }
   return out;
+}
+
+std::vector<std::string> StatusLines(const ServiceStatus& status) {
+  std::vector<std::string> lines;
+  for (const RunStatus& run : status.runs) {
+    std::vector<const NodeStatus*> nodes;
+    for (const NodeStatus& node : run.nodes) nodes.push_back(&node);
+    lines.push_back(absl::StrCat(RunLines(run).front(), nodes.empty() ? "" : "; ", Counted(nodes)));
+  }
+  return lines;
 }
 
 std::string StatusJson(const ServiceStatus& status, const std::string& service) {

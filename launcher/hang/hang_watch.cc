@@ -64,6 +64,8 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   if (message.rate) progress.rate = *message.rate;
   if (message.unit) progress.rate_unit = *message.unit;
   if (message.section) progress.section = *message.section;
+  if (message.loss) worker.loss = message.loss;
+  if (message.gpu_memory) worker.gpu_memory = *message.gpu_memory;
   if (message.slow) {
     progress.slow_rank = *message.slow > 0 ? local_rank : -1;
     progress.slowness = *message.slow;
@@ -252,6 +254,25 @@ std::optional<Progress> HangWatch::Summarize() const {
   }
   if (all.empty()) return std::nullopt;
   return ddprun::Summarize(all);
+}
+
+std::vector<RankReport> HangWatch::Ranks() const {
+  std::vector<RankReport> ranks;
+  bool reports = false;
+  for (const Worker& worker : workers_) {
+    const Progress& progress = worker.progress;
+    reports = reports || worker.progress_reports != Reporting::kNothing;
+    ranks.push_back({.step = progress.step,
+                     .rate = progress.rate,
+                     .loss = worker.loss,
+                     .section = progress.section,
+                     .gpu_memory = worker.gpu_memory,
+                     .slowness = progress.slow_rank >= 0 ? progress.slowness : 0,
+                     .hung = worker.lives && worker.reported.has_value(),
+                     .ended = !worker.lives});
+  }
+  if (!reports) ranks.clear();
+  return ranks;
 }
 
 // Without a limit that could be reached there is nothing to check, and no deadline.

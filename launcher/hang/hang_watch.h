@@ -75,6 +75,8 @@ class HangWatch {
   // The progress of all workers of the round together, a slow one by its local rank; absent: none
   // has reported any.
   std::optional<Progress> Summarize() const;
+  // Each of them, by local rank, without its memory; none where Summarize() has nothing.
+  std::vector<RankReport> Ranks() const;
 
  private:
   enum class Reporting {
@@ -89,6 +91,8 @@ class HangWatch {
     TimePoint progress_at{};  // or of the start
     TimePoint output_at{};
     Progress progress;
+    std::optional<double> loss;
+    std::int64_t gpu_memory = 0;
     std::optional<CollectivePlace> place;  // since then
     std::optional<CollectivePlace> dumped;
     // The last place that was reported, and since when it has been that one.

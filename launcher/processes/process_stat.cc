@@ -66,6 +66,14 @@ double CpuSecondsOf(pid_t pid) {
          static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+std::int64_t ResidentBytesOf(pid_t pid) {
+  const std::string sizes = ReadSmallFile(absl::StrCat("/proc/", pid, "/statm"));
+  const std::vector<absl::string_view> pages = absl::StrSplit(sizes, ' ');
+  std::int64_t resident = 0;
+  if (pages.size() < 2 || !absl::SimpleAtoi(pages[1], &resident)) return 0;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
 std::string NameOfProcess(pid_t pid) {
   const std::string folder = absl::StrCat("/proc/", pid);
   std::string words = ReadSmallFile(folder + "/cmdline", kShownCommandBytesMax);

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -29,6 +30,9 @@ bool HandlesSignal(pid_t pid, int signal);
 // The CPU time that all its threads have used, user and system, in seconds. Reads /proc/PID/stat,
 // also of a process that has ended and was not waited for. 0 if it does not exist.
 double CpuSecondsOf(pid_t pid);
+
+// Its resident memory, in bytes. 0 if the process does not exist.
+std::int64_t ResidentBytesOf(pid_t pid);
 
 // 0 if the process does not exist.
 pid_t ParentOf(pid_t pid);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/background.h"
 #include "launcher/base/limits.h"
+#include "launcher/processes/process_stat.h"
 #include "launcher/supervisor/stack_summary.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/collectives.h"
@@ -44,8 +45,9 @@ void WorkerWatch::End() {
   stacks_.clear();
   dumps_ = {};
   changed_ = false;
-  last_sent_.reset();
-  still_sent_.clear();
+  sent_ = {};
+  memory_.clear();
+  next_memory_ = {};
   still_due_.reset();
   asked_ = false;
 }
@@ -126,6 +128,7 @@ void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& eve
   if (late_first_.has_value()) return;  // a reader reads once
   found_ = watch_.Look(now);
   if (!found_.has_value()) return;
+  changed_ = true;
   Report(
       absl::StrCat(ToSentence(Describe(*found_)), "; reading the stacks of this node's workers"));
   ReadStacks(now);
@@ -309,21 +312,34 @@ void WorkerWatch::ReportOften(TimePoint now) {
 std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   if (!changed_ || now < next_report_) return std::nullopt;
   changed_ = false;
-  const std::optional<Progress> progress = watch_.Summarize();
-  std::vector<RanksInPlace> still = watch_.StillPlaces(start_.rank_first, now);
-  if (progress == last_sent_ && still == still_sent_) return std::nullopt;
-  last_sent_ = progress;
-  still_sent_ = std::move(still);
+  Sent found{watch_.Summarize(), watch_.StillPlaces(start_.rank_first, now), watch_.Ranks()};
+  if (found == sent_) return std::nullopt;
+  sent_ = std::move(found);
+  ReadMemory(now);
   next_report_ =
       now + (now < often_until_ ? kChaosReportInterval : ReportInterval(start_.node_count));
   return LastHeartbeat();
 }
 
+void WorkerWatch::ReadMemory(TimePoint now) {
+  if (now < next_memory_) return;
+  next_memory_ = now + kProgressInterval;
+  memory_.assign(sent_.ranks.size(), 0);
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const int worker = static_cast<int>(i);
+    if (workers_.table().IsLive(worker))
+      memory_[i] = ResidentBytesOf(*workers_.table().pid(worker));
+  }
+}
+
 Heartbeat WorkerWatch::LastHeartbeat() const {
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
-  heartbeat.progress = last_sent_.value_or(Progress{});
-  heartbeat.still = still_sent_;
+  heartbeat.progress = sent_.progress.value_or(Progress{});
+  heartbeat.still = sent_.still;
+  heartbeat.ranks = sent_.ranks;
+  for (std::size_t i = 0; i < std::min(memory_.size(), heartbeat.ranks.size()); ++i)
+    heartbeat.ranks[i].memory = memory_[i];
   for (std::int64_t* rank : {&heartbeat.progress.slow_rank, &heartbeat.progress.damaged_rank}) {
     if (*rank >= 0) *rank += start_.rank_first;
   }

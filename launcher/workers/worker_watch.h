@@ -61,7 +61,7 @@ class WorkerWatch {
   // The report for the service, if there is new progress and the interval is over.
   std::optional<Heartbeat> TakeHeartbeat(TimePoint now);
   // The last one again, where a rank does not move: it may have been lost. Else an empty one.
-  Heartbeat Repeat() const { return still_sent_.empty() ? Heartbeat{} : LastHeartbeat(); }
+  Heartbeat Repeat() const { return sent_.still.empty() ? Heartbeat{} : LastHeartbeat(); }
   // For a while the report comes much more often: a fault was injected.
   void ReportOften(TimePoint now);
   // Progress of all live workers together; absent: none has reported any.
@@ -81,6 +81,7 @@ class WorkerWatch {
   void Show(const Stacks& stacks, int first);
   void Report(const std::string& sentence);
   Heartbeat LastHeartbeat() const;
+  void ReadMemory(TimePoint now);
   Failure Describe(const HungWorker& hung) const;
 
   const HangOptions options_;
@@ -108,10 +109,17 @@ class WorkerWatch {
   };
   std::unique_ptr<AskedStacks> asked_stacks_;  // null: none are being read
 
-  std::vector<RanksInPlace> places_;   // TakePlaces()
-  bool changed_ = false;               // progress that the service may not know
-  std::optional<Progress> last_sent_;  // to the service
-  std::vector<RanksInPlace> still_sent_;
+  std::vector<RanksInPlace> places_;  // TakePlaces()
+  bool changed_ = false;              // progress that the service may not know
+  struct Sent {                       // to the service
+    std::optional<Progress> progress;
+    std::vector<RanksInPlace> still;
+    std::vector<RankReport> ranks;  // without their memory
+    bool operator==(const Sent&) const = default;
+  };
+  Sent sent_;
+  std::vector<std::int64_t> memory_;    // of the workers' processes
+  TimePoint next_memory_{};             // not read before
   std::optional<TimePoint> still_due_;  // when another rank will have been still for long
   TimePoint next_report_{};             // no report before
   TimePoint often_until_{};             // ReportOften()

@@ -74,6 +74,8 @@ inline constexpr int kNodesMax = 100'000;
 // In one answer of GetStatus: 10 000 nodes are 1 MB, and a run is locked for the few milliseconds
 // that copying them takes.
 inline constexpr std::size_t kStatusNodesMax = 16'384;
+// Reports of single ranks in one answer, for a caller who asks for them: 10 000 are 0.5 MB.
+inline constexpr std::size_t kStatusRanksMax = 32'768;
 inline constexpr int kLocalWorldSizeMax = 4096;
 // Run ids, node ids, host names, addresses: DNS allows 255.
 inline constexpr std::size_t kNameBytesMax = 256;

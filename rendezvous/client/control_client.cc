@@ -64,8 +64,10 @@ grpc::Status Call(ServiceChannel& channel, const LossReport& report, Clock::time
 }  // namespace
 
 absl::StatusOr<ServiceStatus> GetStatus(const std::shared_ptr<ServiceChannel>& channel,
-                                        const std::string& run_id, milliseconds timeout) {
+                                        const std::string& run_id, milliseconds timeout,
+                                        bool with_ranks) {
   v1::StatusRequest message;
+  message.set_ranks(with_ranks);
   message.set_run_id(ToUtf8(run_id));
   const auto answer =
       Ask<v1::Rendezvous>(*channel, timeout, &v1::Rendezvous::Stub::GetStatus, message);

@@ -24,9 +24,10 @@ struct ServiceStatus {
 // service was not reached. FAILED_PRECONDITION: what answers and the credentials do not fit.
 
 // The status of one run, or of all if `run_id` is empty. NOT_FOUND: there is no such run.
+// `with_ranks`: NodeStatus::rank_reports too.
 absl::StatusOr<ServiceStatus> GetStatus(const std::shared_ptr<ServiceChannel>& channel,
                                         const std::string& run_id,
-                                        std::chrono::milliseconds timeout);
+                                        std::chrono::milliseconds timeout, bool with_ranks = false);
 
 // A sentence that says what happens now. `run_id` empty: the only run. Other errors are those of
 // RunRegistry::Stop() and Drain().

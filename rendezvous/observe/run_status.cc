@@ -109,15 +109,23 @@ void FillProgress(const RunState& state, TimePoint now, const ReportedProgresses
                   RunStatus& status) {
   std::vector<const Progress*> all;
   TimePoint last{};
+  double losses = 0;
+  int with_loss = 0;
   for (const auto& entry : state.members) {
     const ReportedProgress* one = FindReported(state, entry.second, reported);
     if (one == nullptr) continue;
     all.push_back(&one->progress);
     last = std::max(last, one->reported);
+    for (const RankReport& rank : one->ranks) {
+      if (!rank.loss) continue;
+      losses += *rank.loss;
+      ++with_loss;
+    }
   }
   if (all.empty()) return;
   status.progress = Summarize(all);
   status.progress_age = Between(last, now);
+  if (with_loss > 0) status.loss = losses / with_loss;
 }
 
 }  // namespace
@@ -154,7 +162,7 @@ Progress Summarize(const std::vector<const Progress*>& all) {
 }
 
 RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
-                   const ReportedProgresses& reported) {
+                   const ReportedProgresses& reported, std::size_t ranks_max) {
   RunStatus status;
   status.run_id = state.run_id;
   status.phase = state.phase;
@@ -187,6 +195,10 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
     if (const ReportedProgress* one = FindReported(state, *members[i], reported)) {
       node.progress = one->progress;
       node.progress_age = Between(one->reported, now);
+      if (one->ranks.size() <= ranks_max) {
+        node.rank_reports = one->ranks;
+        ranks_max -= one->ranks.size();
+      }
     }
   }
   FillProgress(state, now, reported, status);
@@ -200,8 +212,14 @@ void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat
   // A report of ranks that do not move has no progress, or that of the one before.
   if (heartbeat.progress == Progress{}) return;
   ReportedProgress& last = reported[node->second];
+  last.ranks = heartbeat.ranks;
+  const auto places =
+      static_cast<std::size_t>(std::max(0, state.members.at(node->second).join.local_world_size));
+  if (last.ranks.size() > places) last.ranks.resize(places);
   if (last.round == heartbeat.progress_round && last.progress == heartbeat.progress) return;
-  last = {heartbeat.progress_round, heartbeat.progress, now};
+  last.round = heartbeat.progress_round;
+  last.progress = heartbeat.progress;
+  last.reported = now;
   if (reported.size() <= state.members.size()) return;
   std::erase_if(reported, [&](const auto& entry) { return !state.members.contains(entry.first); });
 }

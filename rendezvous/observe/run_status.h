@@ -41,6 +41,8 @@ struct NodeStatus {
   std::chrono::milliseconds progress_age{0};
   std::vector<RoleWorkers> roles;  // of its ranks, in their order; none: it has one program
   std::string topology;            // its place in the network; empty: ranks do not depend on it
+  // Of its workers, by local rank, where they were asked for and report any.
+  std::vector<RankReport> rank_reports{};
   bool operator==(const NodeStatus&) const = default;
 };
 
@@ -77,6 +79,7 @@ struct RunStatus {
   // Where ranks are that have not moved for kStillTime; empty: none of them waits for others.
   std::vector<RanksInPlace> still;
   RankOrder rank_order = RankOrder::kJoin;
+  std::optional<double> loss{};  // mean over the ranks that report one; infinite: one is not finite
   bool operator==(const RunStatus&) const = default;
 };
 
@@ -85,6 +88,7 @@ struct ReportedProgress {
   RoundId round = kNoRound;
   Progress progress;
   TimePoint reported{};
+  std::vector<RankReport> ranks{};
 };
 using ReportedProgresses = std::map<NodeId, ReportedProgress>;
 
@@ -97,7 +101,8 @@ void TakeProgress(const RunState& state, LinkId link, const Heartbeat& heartbeat
 Progress Summarize(const std::vector<const Progress*>& all);
 
 // Without the last lines of workers' output, which are for the nodes of the run.
+// At most so many nodes, and reports of single ranks.
 RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
-                   const ReportedProgresses& reported = {});
+                   const ReportedProgresses& reported = {}, std::size_t ranks_max = 0);
 
 }  // namespace ddprun

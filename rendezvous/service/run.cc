@@ -13,10 +13,14 @@ namespace {
 
 EventTime Now() { return {std::chrono::system_clock::now(), std::chrono::steady_clock::now()}; }
 
-// Without the time in heartbeats: it changes with each, and the node reports it again.
+// Without the time and the single ranks in heartbeats: they change with each, and the node reports
+// them again.
 MembershipEvent ForJournal(MembershipEvent event) {
   if (auto* reported = std::get_if<NodeReported>(&event)) {
-    if (auto* heartbeat = std::get_if<Heartbeat>(&reported->report)) heartbeat->time = {};
+    if (auto* heartbeat = std::get_if<Heartbeat>(&reported->report)) {
+      heartbeat->time = {};
+      heartbeat->ranks.clear();
+    }
   }
   return event;
 }
@@ -255,9 +259,9 @@ std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
   return news;
 }
 
-RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
+RunStatus Run::Status(TimePoint now, std::size_t nodes_max, std::size_t ranks_max) {
   absl::MutexLock lock(&mutex_);
-  return StatusOf(membership_, clock_.ToCores(now), nodes_max, progress_);
+  return StatusOf(membership_, clock_.ToCores(now), nodes_max, progress_, ranks_max);
 }
 
 // ---- The store

@@ -87,7 +87,7 @@ class Run {
   std::uint64_t store_messages(const NodeId& node_id);
 
   // Lists at most `nodes_max` of its nodes.
-  RunStatus Status(TimePoint now, std::size_t nodes_max);
+  RunStatus Status(TimePoint now, std::size_t nodes_max, std::size_t ranks_max);
 
   // Time. Returns the next deadline.
   std::optional<TimePoint> Tick(TimePoint now);

@@ -126,8 +126,8 @@ absl::Status RunRegistry::Lost(const LossReport& report, TimePoint now) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& run_id,
-                                                           TimePoint now) {
+absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& run_id, TimePoint now,
+                                                           bool with_ranks) {
   std::vector<std::shared_ptr<Run>> runs;
   {
     absl::MutexLock lock(&mutex_);
@@ -140,9 +140,11 @@ absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& ru
             [](const auto& a, const auto& b) { return a->run_id() < b->run_id(); });
   std::vector<RunStatus> found;
   std::size_t nodes_left = kStatusNodesMax;
+  std::size_t ranks_left = with_ranks ? kStatusRanksMax : 0;
   for (const auto& run : runs) {
-    found.push_back(run->Status(now, nodes_left));
+    found.push_back(run->Status(now, nodes_left, ranks_left));
     nodes_left -= found.back().nodes.size();
+    for (const NodeStatus& node : found.back().nodes) ranks_left -= node.rank_reports.size();
   }
   return found;
 }

@@ -56,7 +56,8 @@ class RunRegistry {
 
   // Returns the status of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at
   // most. NOT_FOUND: there is no such run.
-  absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
+  absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now,
+                                                bool with_ranks = false);
 
   // An operator's request; an empty `run_id` means the only run. Returns what happens now, as a
   // sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or

@@ -153,7 +153,7 @@ grpc::ServerUnaryReactor* SessionService::GetStatus(grpc::CallbackServerContext*
   const auto run_id =
       guard_.RunToAskAbout(*context, Printable(request->run_id().substr(0, kNameBytesMax + 1)));
   if (!run_id.ok()) return Answered(*context, run_id.status());
-  const auto runs = registry_.Status(*run_id, std::chrono::steady_clock::now());
+  const auto runs = registry_.Status(*run_id, std::chrono::steady_clock::now(), request->ranks());
   if (!runs.ok()) return Answered(*context, runs.status());
   answer->set_software_version(kSoftwareVersion);
   for (const RunStatus& run : *runs) *answer->add_runs() = ToProto(run);

@@ -18,6 +18,7 @@
 #include "rendezvous/base/round_id.h"
 #include "rendezvous/values/connection_owner.h"
 #include "rendezvous/values/preemption.h"
+#include "rendezvous/values/progress.h"
 
 namespace ddprun {
 
@@ -230,29 +231,6 @@ struct Join {
   bool operator==(const Join&) const = default;
 };
 
-// How far a worker is, as it reports it; of a node or a run: its workers together.
-struct Progress {
-  std::int64_t step = -1;   // current step; of several the least; -1: not reported
-  std::int64_t epoch = -1;  // likewise
-  double rate = 0;          // per second; of several the sum; 0: not reported
-  std::string rate_unit;    // "images"
-  std::string section;      // what it does; of several: of the one furthest behind
-  // A rank that needs much longer for a step than its peers, and how many times as long; of several
-  // the slowest. -1: none.
-  std::int64_t slow_rank = -1;
-  double slowness = 0;
-  // How often a rank's memory was found to be damaged, of several the sum, and the rank that it was
-  // found on most often. -1: not checked; none.
-  std::int64_t damages = -1;
-  std::int64_t damaged_rank = -1;
-  bool operator==(const Progress&) const = default;
-};
-
-// "rank 3 on host b needs 2.1 times as long for a step as its peers".
-std::string SlowRankText(std::int64_t rank, const std::string& host, double slowness);
-// "the memory of rank 3 on host b was found to be damaged 2 times".
-std::string DamagedRankText(std::int64_t rank, const std::string& host, std::int64_t times);
-
 // Sent when nothing else was sent for Accepted::heartbeat, and when the workers' progress has
 // changed.
 struct Heartbeat {
@@ -262,6 +240,8 @@ struct Heartbeat {
   RankTime time{};
   // In progress_round: its ranks that have been at one place for kStillTime, or have ended there.
   std::vector<RanksInPlace> still{};
+  // Of progress_round: its workers by local rank, if one has reported progress.
+  std::vector<RankReport> ranks{};
   bool operator==(const Heartbeat&) const = default;
 };
 

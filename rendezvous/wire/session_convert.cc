@@ -2,6 +2,7 @@
 #include "rendezvous/wire/session_convert.h"
 
 #include <cmath>
+#include <limits>
 
 #include "proto/failure_record.h"
 #include "rendezvous/base/limits.h"
@@ -106,12 +107,31 @@ DDPRUN_MESSAGE(Progress) {
   }
 }
 
+DDPRUN_MESSAGE(RankReport) {
+  COUNT(step);
+  FIELD(rate);
+  FIELD(loss);
+  TEXT(section, kSectionBytesMax);
+  FIELD(memory);
+  FIELD(gpu_memory);
+  FIELD(slowness);
+  FIELD(hung);
+  FIELD(ended);
+  if constexpr (LOADING) {
+    value.rate = std::isfinite(value.rate) ? std::clamp(value.rate, 0.0, kRateMax) : 0;
+    value.slowness = std::isfinite(value.slowness) ? std::clamp(value.slowness, 0.0, kRateMax) : 0;
+    if (value.loss && !std::isfinite(*value.loss))
+      value.loss = std::numeric_limits<double>::infinity();
+  }
+}
+
 DDPRUN_MESSAGE(Heartbeat) {
   FIELD(time);
   FIELD_AS(value.progress_round, round);
   if (value.progress_round == kNoRound) return;
   FIELD(progress);
   LIST(still, kCollectivePlacesMax);
+  LIST(ranks, kLocalWorldSizeMax);
 }
 
 DDPRUN_MESSAGE(WorkerFailed) {

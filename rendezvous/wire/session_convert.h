@@ -28,6 +28,8 @@ v1::RoleRanks ToProto(const RoleRanks& value);
 RoleRanks FromProto(const v1::RoleRanks& message);
 v1::Progress ToProto(const Progress& value);
 Progress FromProto(const v1::Progress& message);
+v1::RankReport ToProto(const RankReport& value);
+RankReport FromProto(const v1::RankReport& message);
 v1::Start ToProto(const Start& value);
 Start FromProto(const v1::Start& message);
 v1::Preemption ToProto(const Preemption& preemption);

@@ -22,6 +22,7 @@ DDPRUN_MESSAGE(NodeStatus) {
   FIELD(progress_age);
   LIST(roles, kLocalWorldSizeMax);
   TEXT(topology, kNameBytesMax);
+  LIST(rank_reports, kLocalWorldSizeMax);
 }
 
 DDPRUN_MESSAGE(LeftOutStatus) {
@@ -53,6 +54,7 @@ DDPRUN_MESSAGE(RunStatus) {
   FIELD(preemption);
   LIST(still, kCollectivePlacesMax);
   FIELD(rank_order);
+  FIELD(loss);
   if constexpr (LOADING) {
     if (value.verdict) value.verdict = FromService(message.verdict());
   }

@@ -103,6 +103,8 @@ def test_progress_is_told(agent, monkeypatch):
     monkeypatch.setenv("DDPRUN_NOTIFY_SOCKET", agent.path)
     progress(12, epoch=1, rate=310.5, unit="images", section="data\nSTEP=13")
     assert agent.receive() == "STEP=12\nEPOCH=1\nRATE=310.5\nUNIT=images\nSECTION=data STEP=13\n"
+    progress(3, loss=0.5, gpu_memory=1 << 20)
+    assert agent.receive() == "STEP=3\nLOSS=0.5\nGPU_MEMORY=1048576\n"
     progress(section="validation")
     assert agent.receive() == "SECTION=validation\n"
 

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
 FOLDERS = {
     "rendezvous": """base process tcpstore values security membership observe store wire streams journal etcd proxy client listener
         service election""".split(),
-    "launcher": """base options node runs chaos supervisor ctl notices command_line placement collectives output processes notify hang workers agent
+    "launcher": """base options node runs chaos supervisor ctl top notices command_line placement collectives output processes notify hang workers agent
         hosts doctor commands""".split(),
     "worker": [
         "include",
@@ -55,7 +55,6 @@ CORES = (
     "rendezvous/membership/rounds",
     "rendezvous/membership/waiting_nodes",
     "rendezvous/tcpstore/request_reader",
-    "launcher/ctl/status_screen",
     "launcher/supervisor/supervisor_notices",
     "launcher/supervisor/supervisor_stepper",
     "launcher/supervisor/supervisor_stopping",

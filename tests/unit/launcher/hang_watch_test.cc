@@ -69,6 +69,22 @@ TEST_F(HangWatchTest, WhoeverTellsNothingIsNotWatchedAndWakesNobody) {
   EXPECT_TRUE(watch_->NextLook().has_value());
 }
 
+TEST_F(HangWatchTest, EachRankIsReportedOnceOneReportsProgress) {
+  Begin({.hang_timeout = seconds(30)});
+  EXPECT_TRUE(watch_->Ranks().empty());
+  watch_->OnProgress(1, ParseProgress("STEP=17\nLOSS=0.5\nGPU_MEMORY=4096\nSLOW=2\nSECTION=data"),
+                     now_);
+  watch_->OnExit(0);
+  EXPECT_THAT(
+      watch_->Ranks(),
+      ::testing::ElementsAre(
+          RankReport{.ended = true},
+          RankReport{
+              .step = 17, .loss = 0.5, .section = "data", .gpu_memory = 4096, .slowness = 2}));
+  ASSERT_TRUE(Pass(seconds(40)).has_value());
+  EXPECT_TRUE(watch_->Ranks()[1].hung);
+}
+
 TEST_F(HangWatchTest, WithoutALimitNobodyHangs) {
   Begin({.hang_timeout = seconds(0)});
   watch_->OnProgress(0, At(1, "data"), now_);

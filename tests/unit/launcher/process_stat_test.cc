@@ -9,11 +9,17 @@
 
 #include <csignal>
 #include <ctime>
+#include <limits>
 
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {
+
+TEST(ProcessStatTest, ResidentMemoryIsInBytes) {
+  EXPECT_GT(ResidentBytesOf(getpid()), 1 << 20);
+  EXPECT_EQ(ResidentBytesOf(std::numeric_limits<pid_t>::max()), 0);
+}
 
 TEST(ProcessExitingTest, TheFlagsSayIt) {
   EXPECT_FALSE(SaysEnding("7 (python3) S 1 7 7 0 -1 4194304 100 0 0 0 1 2"));

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace ddprun {
@@ -129,6 +130,32 @@ TEST(StatusJsonTest, NamesThatAreNoTextDoNotEndIt) {
   RunStatus run = FormingRun();
   run.run_id = "bad \xff";
   EXPECT_NO_THROW(nlohmann::json::parse(StatusJson({.software_version = "1", .runs = {run}}, "")));
+}
+
+TEST(StatusJsonTest, SingleRanksAreOfTheirNode) {
+  RunStatus run = RunningRun();
+  run.loss = 0.5;
+  run.nodes[1].rank_reports = {{.step = 7, .loss = 0.25, .section = "data", .memory = 4096},
+                               {.loss = std::numeric_limits<double>::infinity(), .hung = true}};
+  const nlohmann::json json = nlohmann::json::parse(StatusJson({.runs = {run}}, "h:1"))["runs"][0];
+  EXPECT_EQ(json["loss"], 0.5);
+  EXPECT_TRUE(json["nodes"][0]["workers"].empty());
+  const nlohmann::json& workers = json["nodes"][1]["workers"];
+  EXPECT_EQ(workers[0]["rank"], 4);
+  EXPECT_EQ(workers[0]["loss"], 0.25);
+  EXPECT_EQ(workers[0]["memory"], 4096);
+  EXPECT_TRUE(workers[0]["gpu_memory"].is_null());
+  EXPECT_EQ(workers[1]["rank"], 5);
+  EXPECT_TRUE(workers[1]["loss"].is_null());
+  EXPECT_EQ(workers[1]["hung"], true);
+}
+
+TEST(StatusLinesTest, DoNotChangeAsTimePasses) {
+  RunStatus later = RunningRun();
+  later.nodes[0].silent += milliseconds(3000);
+  const std::vector<std::string> lines = StatusLines({.runs = {later, FormingRun()}});
+  EXPECT_EQ(lines, StatusLines({.runs = {RunningRun(), FormingRun()}}));
+  EXPECT_THAT(lines[0], ::testing::HasSubstr("; 1 away, 1 running, 1 spare"));
 }
 
 TEST(StatusTextTest, RanksThatWaitForOthersAndDoNotMove) {

@@ -14,7 +14,11 @@ TEST(ProgressMessageTest, EveryFieldComesBack) {
   message.rate = 310.5;
   message.unit = "images";
   message.section = "all_reduce 4711 = x";
+  message.loss = -0.5;
+  message.gpu_memory = 1LL << 40;
   EXPECT_EQ(ParseProgress(ToText(message)), message);
+  EXPECT_EQ(ParseProgress("LOSS=nan"), ParseProgress("LOSS=-inf"));
+  EXPECT_FALSE(ParseProgress("LOSS=low").loss);
   EXPECT_EQ(ParseProgress(ToText({})), ProgressMessage{});
 }
 

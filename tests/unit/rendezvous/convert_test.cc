@@ -113,6 +113,11 @@ TEST(ConvertTest, Reports) {
       .progress_round = RoundId{7},
       .still = {{.ranks = {{2, 3}}, .place = {Collective{"0", 57, "all_reduce", 4, "int8"}, {}}}}});
   ExpectRoundTrip<Report, v1::Report>(
+      Heartbeat{.progress_round = RoundId{7},
+                .ranks = {{.step = 0, .rate = 2.5, .loss = -0.5, .section = "data", .memory = 1},
+                          {.gpu_memory = 1LL << 40, .slowness = 2.125, .hung = true},
+                          {.loss = std::numeric_limits<double>::infinity(), .ended = true}}});
+  ExpectRoundTrip<Report, v1::Report>(
       FaultReport{.id = 3, .done = true, .words = "rank 3", .stack = {"a", "b"}});
   ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}, time});
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}, time});

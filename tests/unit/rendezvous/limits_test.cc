@@ -46,6 +46,7 @@ constexpr Limit kRendezvousLimits[] = {
     DDPRUN_LIMIT(kDesertedRunTimeout),
     DDPRUN_LIMIT(kNodesMax),
     DDPRUN_LIMIT(kStatusNodesMax),
+    DDPRUN_LIMIT(kStatusRanksMax),
     DDPRUN_LIMIT(kLocalWorldSizeMax),
     DDPRUN_LIMIT(kNameBytesMax),
     DDPRUN_LIMIT(kLastLinesMax),

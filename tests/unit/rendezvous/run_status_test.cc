@@ -163,5 +163,29 @@ TEST_F(RunStatusTest, ProgressIsOfThisRoundAndTheRunIsAsFarAsItsSlowestNode) {
   EXPECT_FALSE(Status().nodes[0].progress.has_value());
 }
 
+TEST_F(RunStatusTest, ASingleRankIsOnlyForThoseWhoAsk) {
+  Join("a", 2);
+  const LinkId b = Join("b", 2);
+  ReportedProgresses told;
+  Heartbeat heartbeat{.progress_round = kFirst,
+                      .progress = {.step = 3},
+                      .ranks = {{.step = 3, .loss = 1}, {.step = 4, .loss = 2}}};
+  TakeProgress(run.state, b, heartbeat, run.now, told);
+  EXPECT_EQ(StatusOf(run.state, run.now, kAll, told).loss, 1.5);
+  EXPECT_TRUE(StatusOf(run.state, run.now, kAll, told).nodes[1].rank_reports.empty());
+  const RunStatus asked = StatusOf(run.state, run.now, kAll, told, 2);
+  EXPECT_TRUE(asked.nodes[0].rank_reports.empty());
+  EXPECT_EQ(asked.nodes[1].rank_reports, heartbeat.ranks);
+  EXPECT_TRUE(StatusOf(run.state, run.now, kAll, told, 1).nodes[1].rank_reports.empty());
+  // A new memory alone is no progress; more ranks than the node has are not kept.
+  heartbeat.ranks.resize(3);
+  heartbeat.ranks[0].memory = 7;
+  TakeProgress(run.state, b, heartbeat, run.now + seconds(9), told);
+  const RunStatus later = StatusOf(run.state, run.now + seconds(9), kAll, told, 9);
+  EXPECT_EQ(later.nodes[1].progress_age, seconds(9));
+  ASSERT_EQ(later.nodes[1].rank_reports.size(), 2u);
+  EXPECT_EQ(later.nodes[1].rank_reports[0].memory, 7);
+}
+
 }  // namespace
 }  // namespace ddprun

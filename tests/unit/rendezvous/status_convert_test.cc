@@ -36,7 +36,8 @@ RunStatus Full() {
                      .silent = std::chrono::milliseconds(2'001),
                      .progress = Progress{7, 1, 310.5, "images", "data"},
                      .progress_age = std::chrono::milliseconds(11),
-                     .topology = "s1.a"},
+                     .topology = "s1.a",
+                     .rank_reports = {{.step = 7, .loss = 0.5, .memory = 4096}, {.hung = true}}},
                     {.node_id = NodeId{"spare"}, .state = NodeState::kSpare}},
           .left_out = {{.host = "c", .failures = 2, .remaining = std::chrono::milliseconds(9)},
                        {.host = "d", .failures = 1}},
@@ -44,7 +45,8 @@ RunStatus Full() {
           .progress_age = std::chrono::milliseconds(10),
           .preemption = Preemption{2, std::chrono::milliseconds(90'001), "b", 1, "SIGUSR1"},
           .still = {{.ranks = {{0, 0}}, .place = {Collective{"0", 57, "all_reduce"}, {}}}},
-          .rank_order = RankOrder::kTopology};
+          .rank_order = RankOrder::kTopology,
+          .loss = 0.25};
 }
 
 RunStatus ThereAndBack(const RunStatus& status) {

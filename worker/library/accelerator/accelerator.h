@@ -20,7 +20,7 @@ namespace ddprun {
 
 // Incremented with every change of Accelerator: a module of another build is rejected instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 7;
+inline constexpr int kAcceleratorInterface = 8;
 
 // Work that a device does again and again by itself (a CUDA graph).
 class StepGraph {
@@ -86,6 +86,8 @@ class Accelerator {
 
   // That an allocation may still take.
   virtual std::int64_t FreeBytes(int device) = 0;
+  // That LibTorch's allocator holds. Never waits for the device.
+  virtual std::int64_t HeldBytes(int device) = 0;
 
   // 0: ignore; 1: warn; 2: throw c10::Error when the host is about to wait for a device. Of the
   // whole process (torch.cuda.set_sync_debug_mode).

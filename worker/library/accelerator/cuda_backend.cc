@@ -5,6 +5,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -126,6 +127,12 @@ class CudaAccelerator : public Accelerator {
     std::size_t total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
     return static_cast<std::int64_t>(free);
+  }
+
+  std::int64_t HeldBytes(int device) override {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device))
+        .reserved_bytes[0]
+        .current;
   }
 
   void OnWait(int mode) override {

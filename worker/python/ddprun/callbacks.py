@@ -13,12 +13,22 @@ def _known(steps):
     return int(steps) if 0 < steps < float("inf") else None
 
 
+def _number(loss):
+    """None for one on a GPU, which reading would wait for."""
+    on_host = isinstance(loss, (int, float)) or getattr(getattr(loss, "device", None), "type", "") == "cpu"
+    return float(loss) if on_host else None
+
+
 def transformers_callback():
     """`transformers.Trainer(..., callbacks=[ddprun.transformers_callback()])`."""
     from transformers import TrainerCallback
 
     class Progress(TrainerCallback):
         in_training = False
+
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if (loss := _number((logs or {}).get("loss"))) is not None:
+                progress(state.global_step, loss=loss, section="train")
 
         def on_train_begin(self, args, state, control, **kwargs):
             self.in_training = True
@@ -60,8 +70,9 @@ def lightning_callback():
         def setup(self, trainer, module, stage):
             self.in_loop = True
 
-        def on_train_batch_end(self, trainer, *rest):
-            progress(trainer.global_step, steps=_known(trainer.estimated_stepping_batches), epoch=trainer.current_epoch, section="train")
+        def on_train_batch_end(self, trainer, module, outputs, *rest):
+            steps, loss = _known(trainer.estimated_stepping_batches), outputs.get("loss") if isinstance(outputs, dict) else outputs
+            progress(trainer.global_step, steps=steps, epoch=trainer.current_epoch, loss=_number(loss), section="train")
 
         def on_validation_batch_end(self, trainer, *rest):
             progress(trainer.global_step, epoch=trainer.current_epoch, section="evaluation")
@@ -88,7 +99,7 @@ def lightning_callback():
 
 def accelerate_tracker():
     """`Accelerator(log_with=ddprun.accelerate_tracker())` and `init_trackers()`: what `Accelerator.log(values, step=...)` is given
-    on each rank, its step and, if it is among the values, its "epoch"."""
+    on each rank, its step and, if they are among the values, its "epoch" and "loss"."""
     from accelerate.tracking import GeneralTracker
 
     class Progress(GeneralTracker):
@@ -101,7 +112,7 @@ def accelerate_tracker():
             pass
 
         def log(self, values, step=None, **kwargs):
-            progress(step, epoch=values.get("epoch"), section="train")
+            progress(step, epoch=values.get("epoch"), loss=_number(values.get("loss")), section="train")
 
         def finish(self):
             progress(watch=False)

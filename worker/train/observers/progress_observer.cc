@@ -4,6 +4,7 @@
 
 #include "ddprun/detail/world_access.h"
 #include "proto/progress_message.h"
+#include "worker/library/accelerator/accelerator.h"
 #include "worker/train/observers/make_observers.h"
 
 namespace ddprun {
@@ -47,11 +48,14 @@ class ProgressObserver : public Observer {
     message.steps = state.position().step + state.plan().steps - state.plan_step();
     message.epoch = state.position().epoch + 1;
     message.section = WordsOf(StepSection::kData);
+    message.loss = counter_.last_loss();
     const StepCounter::Counts now = counter_.Now();
     const StepCounter::Counts since = now - at_rate_;
     if (since.time >= kRateInterval) {
       message.rate = since.own_images_per_second();
       message.unit = "images";
+      if (const at::Device device = world_.device(); device.is_cuda())
+        message.gpu_memory = LoadAccelerator().HeldBytes(device.index());
       at_rate_ = now;
     }
     Send(message);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "worker/train/metrics/step_clock.h"
 #include "worker/train/step/observer.h"
@@ -39,7 +40,9 @@ class StepCounter {
 
   // The loss of a step was read from the device: the latest, from here on.
   void Read(double loss) { loss_ = loss; }
-  double loss() const { return loss_; }
+  double loss() const { return loss_.value_or(0); }
+  // Absent: none was read yet.
+  std::optional<double> last_loss() const { return loss_; }
 
   // All since Begin(); the difference of two of them is what lies between.
   struct Counts {
@@ -84,7 +87,7 @@ class StepCounter {
   Clock::duration left_out_{};
   SectionTimes set_up_;
   Counts now_;
-  double loss_ = 0;
+  std::optional<double> loss_;
 };
 
 }  // namespace ddprun
