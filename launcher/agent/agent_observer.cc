@@ -38,8 +38,12 @@ absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& no
 
 absl::Status AgentObserver::Serve(const ObserveOptions& options, RendezvousServer* server) {
   taps_own_ = (report_->detached() || notifier_ != nullptr) && server == nullptr;
-  if (!options.metrics_port.has_value()) return absl::OkStatus();
   server_ = server;
+  if (report_->detached() && server != nullptr) {
+    first_sample_ = std::chrono::steady_clock::now();
+    next_sample_ = first_sample_;
+  }
+  if (!options.metrics_port.has_value()) return absl::OkStatus();
   auto exporter = StartMetricsExporter(options.metrics_addr, *options.metrics_port,
                                        [this] { return Collect(); });
   if (!exporter.ok()) return exporter.status();
@@ -91,6 +95,7 @@ std::optional<std::string> AgentObserver::TakeRefusals(TimePoint now) {
 
 void AgentObserver::Close() {
   exporter_.reset();
+  next_sample_.reset();
   log_.reset();
 }
 
@@ -110,8 +115,25 @@ void AgentObserver::Tap(const RunEvent& event) const {
 std::optional<std::string> AgentObserver::OnTurn(const std::function<std::string()>& progress,
                                                  const sigset_t& signal_mask, Poller& poller,
                                                  TimePoint now) {
+  if (next_sample_ && now >= *next_sample_) TakeSample(now);
   if (notifier_ == nullptr) return std::nullopt;
   return notifier_->OnTurn(progress, signal_mask, poller, now);
+}
+
+// The nodes are in a sample where they have changed, and once in a while, as the oldest file goes.
+void AgentObserver::TakeSample(TimePoint now) {
+  constexpr int kWithoutNodesMax = 300;
+  using std::chrono::milliseconds;
+  next_sample_ =
+      now + SampleInterval(std::chrono::duration_cast<milliseconds>(now - first_sample_));
+  for (const RunStatus& run : server_->Status()) {
+    if (run.round == kNoRound) continue;
+    std::vector<SampledNode> nodes = NodesOf(run);
+    const bool changed = nodes != sampled_ || ++samples_without_nodes_ > kWithoutNodesMax;
+    if (changed) samples_without_nodes_ = 0;
+    report_->Sample(run, changed);
+    sampled_ = std::move(nodes);
+  }
 }
 
 std::optional<std::string> AgentObserver::FinishMessages(const sigset_t& signal_mask,

@@ -19,6 +19,7 @@
 #include "launcher/notify/notifier.h"
 #include "launcher/options/options.h"
 #include "launcher/runs/run_report.h"
+#include "launcher/runs/run_sample.h"
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
@@ -58,7 +59,7 @@ class AgentObserver {
   std::optional<std::string> OnTurn(const std::function<std::string()>& progress,
                                     const sigset_t& signal_mask, Poller& poller, TimePoint now);
   std::optional<TimePoint> NextDeadline() {
-    return Earliest({refusals_.NextDeadline(),
+    return Earliest({refusals_.NextDeadline(), next_sample_,
                      notifier_ == nullptr ? std::nullopt : notifier_->NextDeadline()});
   }
   pid_t pid() const { return notifier_ == nullptr ? 0 : notifier_->pid(); }
@@ -69,6 +70,7 @@ class AgentObserver {
  private:
   bool writes() const { return log_ != nullptr || taps_own_; }
   void Tap(const RunEvent& event) const;
+  void TakeSample(TimePoint now);
   // Of many nodes one sends messages: that which has the service, else node 0.
   bool sends() const { return notifier_ != nullptr && (!taps_own_ || node_rank_ == 0); }
   void Write(RunEvent event);
@@ -85,6 +87,11 @@ class AgentObserver {
   std::unique_ptr<RunObserver> service_;
   Refusals refusals_;
   RendezvousServer* server_ = nullptr;
+  // Samples of the run for its recorder, if it is detached and the service is in this process.
+  std::optional<TimePoint> next_sample_;
+  TimePoint first_sample_{};
+  std::vector<SampledNode> sampled_;
+  int samples_without_nodes_ = 0;
 
   absl::Mutex mutex_;
   int live_ ABSL_GUARDED_BY(mutex_) = 0;

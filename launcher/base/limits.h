@@ -430,6 +430,23 @@ inline constexpr std::size_t kRunRecordBytesMax = 4u << 20;  // a command line m
 // Of its events, in each of two files, and of its verdict as JSON.
 inline constexpr std::size_t kRunEventsBytesMax = 1u << 20;
 inline constexpr std::size_t kRunVerdictBytesMax = 256u << 10;
+// Of ddpctl web: what a page keeps and shows (500 events are kept by the service), and of a run's
+// lines.
+inline constexpr std::size_t kWebPointsMax = 2000;
+inline constexpr std::size_t kWebNodesMax = 16384;
+inline constexpr std::size_t kWebChangesMax = 4096;
+inline constexpr std::size_t kWebEventsMax = 2000;
+inline constexpr std::size_t kWebLinesMax = 500;
+inline constexpr int kWebFirstLines = 20;      // of each rank, from before
+inline constexpr int kWebOutputRanksMax = 64;  // the first ones
+inline constexpr std::size_t kWebLineBytesMax = 500;
+inline constexpr std::chrono::milliseconds kWebPollInterval{1000};
+// Time for which output and events are gathered before all pages get them.
+inline constexpr std::chrono::milliseconds kWebGatherTime{100};
+// Changes that are kept for pages; one that is behind by more gets the whole anew.
+inline constexpr std::size_t kWebQueueBytesMax = 1u << 20;
+// Between two signs of life for a page, by which it is found gone.
+inline constexpr std::chrono::seconds kWebAliveInterval{5};
 // For the disk to create a run's folder.
 inline constexpr std::chrono::seconds kRunFolderTimeout{10};
 // Where the disk accepts nothing: the time between two tries, and for the last ones at the end.

@@ -121,6 +121,7 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kEvents:
     case CtlOptions::Command::kWhy:
     case CtlOptions::Command::kTop:
+    case CtlOptions::Command::kWeb:
       break;  // functions of their own
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
@@ -195,13 +196,21 @@ absl::StatusOr<RunRecord> FindDetached(const CtlOptions& options) {
 // be asked.
 std::optional<int> ShowPast(const CtlOptions& options) {
   const bool events = options.command == CtlOptions::Command::kEvents;
-  if (!events && options.command != CtlOptions::Command::kWhy) return std::nullopt;
+  const bool page = options.command == CtlOptions::Command::kWeb;
+  if (!events && !page && options.command != CtlOptions::Command::kWhy) return std::nullopt;
   const absl::StatusOr<std::string> folder = RunsFolder(ReadVariable);
   if (!folder.ok()) return std::nullopt;
   const auto run = FindRun(*folder, options.run_id, RunChoice::kAny);
   if (!run.ok() || (run->live && !run->record.service.empty())) return std::nullopt;
   const std::string own = FolderOf(*folder, run->record.name);
+  if (page) return SavePastPage(options, *run, own);
   return events ? ShowPastEvents(options, own) : ShowPastWhy(options, *run, own);
+}
+
+// Of a detached run; empty: it is none.
+std::string OwnFolder(const std::string& name) {
+  const absl::StatusOr<std::string> folder = RunsFolder(ReadVariable);
+  return name.empty() || !folder.ok() ? "" : FolderOf(*folder, name);
 }
 
 // A run that is ending has no service any more, while its recorder writes its end. Absent: its
@@ -285,9 +294,11 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   }
   if (!security.ok()) return Fail(program, security.status(), kExitUsage);
   std::optional<WatchSignals> signals;
-  if (options.refresh) signals.emplace();
+  const bool page = options.command == CtlOptions::Command::kWeb;
+  if (options.refresh || page) signals.emplace();
   auto channel = OpenServiceChannel(options, *security);
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
+  if (page) return ShowPage(options, *channel, OwnFolder(detached), *signals);
   if (signals) {
     const bool terminal = isatty(STDOUT_FILENO) == 1;
     if (terminal && screen == nullptr)

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/ctl/ctl_options.h"
+#include "launcher/ctl/events_text.h"
 #include "launcher/ctl/watch_signals.h"
 #include "launcher/runs/run_record.h"
 #include "rendezvous/client/control_client.h"
@@ -51,6 +52,16 @@ int ShowPastEvents(const CtlOptions& options, const std::string& folder);
 int ShowWhy(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
 int ShowPastWhy(const CtlOptions& options, const KnownRun& run, const std::string& folder);
 int ShowWhyOfFile(const CtlOptions& options);
+
+// What is known about a run that goes on, or about a past one.
+absl::StatusOr<RunFacts> FactsOf(const CtlOptions& options,
+                                 const std::shared_ptr<ServiceChannel>& channel);
+RunFacts PastFacts(const KnownRun& run, const std::string& folder);
+
+// ddpctl web, likewise; `folder` empty: the run is not a detached one.
+int ShowPage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
+             const std::string& folder, WatchSignals& signals);
+int SavePastPage(const CtlOptions& options, const KnownRun& run, const std::string& folder);
 
 // ddpctl attach: shows the output of a detached run until it ends or Ctrl-C. Prints errors on
 // stderr. The exit code: the run's, or 0 after Ctrl-C.

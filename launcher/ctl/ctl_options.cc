@@ -113,6 +113,15 @@ constexpr CtlFlag kWhyFlags[] = {
      Sets<&Given::verdict_file>},
 };
 
+constexpr CtlFlag kWebFlags[] = {
+    {"--port", "PORT", "Serve the page at this port of 127.0.0.1 (one that is free).",
+     Sets<&Given::port>, UpTo(65535)},
+    {"--web-control", nullptr, "The page may stop the run and drain its nodes; else it only reads.",
+     Sets<&Given::web_control>},
+    {"--save", "FILE", "Write the page to FILE, which needs no network, and end.",
+     Sets<&Given::save>},
+};
+
 constexpr CtlFlag kAttachFlags[] = {
     {"--all", nullptr, "Show all that is kept, not only what this user has not been shown yet.",
      Sets<&Given::whole>},
@@ -257,6 +266,13 @@ const std::vector<CommandInfo>& Commands() {
        "that "
        "has ended, or of a verdict in a file.",
        kWhyFlags},
+      {"web", Command::kWeb, "ddpctl", " [RUN]", "show a run as a page in a browser",
+       "Serves a run that goes on as a page: ranks, curves, rounds and events on a time line, "
+       "lines "
+       "as they come, and what\nddpctl why says. It prints the address, whose token lets in, and "
+       "ends with Ctrl-C. With --save it writes one HTML file,\nalso of a detached run that has "
+       "ended.\n\n  ddpctl web --save run.html",
+       kWebFlags},
       {"stacks",
        Command::kStacks,
        "ddpctl",

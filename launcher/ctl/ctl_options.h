@@ -54,6 +54,7 @@ struct CtlOptions {
     kEvents,
     kWhy,
     kTop,
+    kWeb,
   };
   Command command = Command::kStop;
   // Neither endpoint nor socket: that of a detached run of this user (runs/run_folder.h).
@@ -83,6 +84,11 @@ struct CtlOptions {
 
   // For why.
   std::string verdict_file;  // of --verdict-file; empty: the run is asked for
+
+  // For web.
+  std::string save;  // a file; empty: the page is served
+  int port = 0;      // 0: one that is free
+  bool web_control = false;
 
   // For attach.
   bool whole = false;   // from the first line that is kept

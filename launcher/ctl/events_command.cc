@@ -140,9 +140,10 @@ int ShowPastEvents(const CtlOptions& options, const std::string& folder) {
   return ShowLast(options, ReadEvents(folder));
 }
 
-int ShowWhy(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
+absl::StatusOr<RunFacts> FactsOf(const CtlOptions& options,
+                                 const std::shared_ptr<ServiceChannel>& channel) {
   const absl::StatusOr<RunStatus> run = TheRun(options, channel);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return run.status();
   RunFacts facts;
   facts.name = run->run_id;
   const std::string status = StatusJson({.software_version = "", .runs = {*run}}, "");
@@ -155,18 +156,27 @@ int ShowWhy(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& ch
                                              .verdict = run->verdict}));
   }
   const auto lines = EventsSoFar(options, channel, run->run_id);
-  if (!lines.ok()) return Fail(lines.status());
+  if (!lines.ok()) return lines.status();
   Add(*lines, facts);
-  return ShowWhy(options, facts);
+  return facts;
 }
 
-int ShowPastWhy(const CtlOptions& options, const KnownRun& run, const std::string& folder) {
+RunFacts PastFacts(const KnownRun& run, const std::string& folder) {
   RunFacts facts;
   facts.name = run.record.name;
   facts.known = run;
   facts.verdict = Json::parse(ReadVerdict(folder), nullptr, /*allow_exceptions=*/false);
   Add(ReadEvents(folder), facts);
-  return ShowWhy(options, facts);
+  return facts;
+}
+
+int ShowWhy(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
+  const absl::StatusOr<RunFacts> facts = FactsOf(options, channel);
+  return facts.ok() ? ShowWhy(options, *facts) : Fail(facts.status());
+}
+
+int ShowPastWhy(const CtlOptions& options, const KnownRun& run, const std::string& folder) {
+  return ShowWhy(options, PastFacts(run, folder));
 }
 
 int ShowWhyOfFile(const CtlOptions& options) {

@@ -15,11 +15,7 @@ std::optional<Json> ParseEvent(const std::string& line) {
   return event;
 }
 
-std::string EventText(const Json& event) {
-  std::string when = event.value("time", "");
-  absl::Time time;
-  if (absl::ParseTime(absl::RFC3339_full, when, &time, nullptr))
-    when = absl::FormatTime("%Y-%m-%d %H:%M:%E1S", time, absl::LocalTimeZone());
+std::string EventWords(const Json& event) {
   std::string text = event.value("text", "");
   if (text.empty()) {  // one of an agent
     text = event.value("event", "");
@@ -27,7 +23,15 @@ std::string EventText(const Json& event) {
       absl::StrAppend(&text, ": ", reason);
     if (event.contains("rank")) absl::StrAppend(&text, ", rank ", event["rank"].dump());
   }
-  return Printable(absl::StrCat(when, "  ", text));
+  return Printable(text);
+}
+
+std::string EventText(const Json& event) {
+  std::string when = event.value("time", "");
+  absl::Time time;
+  if (absl::ParseTime(absl::RFC3339_full, when, &time, nullptr))
+    when = absl::FormatTime("%Y-%m-%d %H:%M:%E1S", time, absl::LocalTimeZone());
+  return absl::StrCat(Printable(when), "  ", EventWords(event));
 }
 
 }  // namespace ddprun

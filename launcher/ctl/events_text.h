@@ -19,6 +19,9 @@ std::optional<nlohmann::ordered_json> ParseEvent(const std::string& line);
 // "2026-11-29 03:04:05.1  round 2 begins: 8 workers on 2 nodes", in this machine's time zone.
 std::string EventText(const nlohmann::ordered_json& event);
 
+// The same without the time.
+std::string EventWords(const nlohmann::ordered_json& event);
+
 // What is known about a run, each part null or empty where it is not.
 struct RunFacts {
   std::string name;

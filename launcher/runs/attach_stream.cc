@@ -70,6 +70,7 @@ absl::StatusOr<std::optional<OutputFrame>> AttachStream::Next() {
       case FrameKind::kService:
       case FrameKind::kBegun:
       case FrameKind::kEvent:
+      case FrameKind::kSample:
       case FrameKind::kVerdict:
       case FrameKind::kVerdictJson:
         break;

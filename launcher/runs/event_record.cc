@@ -14,20 +14,35 @@
 namespace ddprun {
 namespace {
 
-std::string PathOf(const std::string& folder) { return folder + "/events.jsonl"; }
-std::string EarlierPathOf(const std::string& folder) { return folder + "/events-1.jsonl"; }
+std::string PathOf(const std::string& folder, const std::string& name) {
+  return folder + "/" + name + ".jsonl";
+}
+std::string EarlierPathOf(const std::string& folder, const std::string& name) {
+  return folder + "/" + name + "-1.jsonl";
+}
 std::string VerdictPathOf(const std::string& folder) { return folder + "/verdict.json"; }
+
+// Whole lines.
+std::vector<std::string> ReadLines(const std::string& folder, const std::string& name) {
+  std::vector<std::string> lines;
+  for (const std::string& path : {EarlierPathOf(folder, name), PathOf(folder, name)}) {
+    std::vector<std::string> those = absl::StrSplit(ReadSmallFile(path, kRunEventsBytesMax), '\n');
+    those.pop_back();  // after the last line end: a line that was cut
+    lines.insert(lines.end(), those.begin(), those.end());
+  }
+  return lines;
+}
 
 }  // namespace
 
 void EventRecord::Append(const std::string& lines) {
   if (bytes_ + lines.size() > kRunEventsBytesMax) {
-    std::rename(PathOf(folder_).c_str(), EarlierPathOf(folder_).c_str());
+    std::rename(PathOf(folder_, name_).c_str(), EarlierPathOf(folder_, name_).c_str());
     file_.Reset();
   }
   if (!file_.valid()) {
     constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
-    file_ = OwnedFd(open(PathOf(folder_).c_str(), kFlags, 0600));
+    file_ = OwnedFd(open(PathOf(folder_, name_).c_str(), kFlags, 0600));
     bytes_ = 0;
   }
   if (!file_.valid() || WriteAll(file_.get(), lines.data(), lines.size()) != 0) return;
@@ -35,13 +50,11 @@ void EventRecord::Append(const std::string& lines) {
 }
 
 std::vector<std::string> ReadEvents(const std::string& folder) {
-  std::vector<std::string> lines;
-  for (const std::string& path : {EarlierPathOf(folder), PathOf(folder)}) {
-    std::vector<std::string> those = absl::StrSplit(ReadSmallFile(path, kRunEventsBytesMax), '\n');
-    those.pop_back();  // after the last line end: a line that was cut
-    lines.insert(lines.end(), those.begin(), those.end());
-  }
-  return lines;
+  return ReadLines(folder, "events");
+}
+
+std::vector<std::string> ReadSamples(const std::string& folder) {
+  return ReadLines(folder, "samples");
 }
 
 absl::Status WriteVerdict(const std::string& folder, const std::string& json) {

@@ -20,6 +20,7 @@ bool IsKnown(FrameKind kind) {
     case FrameKind::kService:
     case FrameKind::kBegun:
     case FrameKind::kEvent:
+    case FrameKind::kSample:
     case FrameKind::kVerdict:
     case FrameKind::kVerdictJson:
       return true;

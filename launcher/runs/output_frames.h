@@ -26,6 +26,7 @@ enum class FrameKind : char {
   kService = 's',      // where its rendezvous service can be asked
   kBegun = 'b',        // its first round has begun
   kEvent = 'n',        // a line of JSON (run_event.h)
+  kSample = 'm',       // a line of JSON (run_sample.h)
   kVerdict = 'v',      // what it says at its end
   kVerdictJson = 'j',  // a part of the verdict as JSON, after the parts before
 };

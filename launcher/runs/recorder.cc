@@ -49,7 +49,8 @@ Recorder::Recorder(RunFolder folder, RunRecord record, OwnedFd starter)
       record_(std::move(record)),
       starter_(std::move(starter)),
       output_(folder_.path()),
-      events_(folder_.path()) {}
+      events_(folder_.path(), "events"),
+      samples_(folder_.path(), "samples") {}
 
 bool Recorder::Open(Pipe& pipe) {
   int fds[2];
@@ -158,6 +159,9 @@ void Recorder::ReadReport() {
         break;
       case FrameKind::kEvent:
         events_.Append((*frame)->bytes);
+        break;
+      case FrameKind::kSample:
+        samples_.Append((*frame)->bytes);
         break;
       case FrameKind::kService:
         record_.service = std::move((*frame)->bytes);

@@ -56,6 +56,7 @@ class Recorder {
   OwnedFd starter_;
   OutputWriter output_;
   EventRecord events_;
+  EventRecord samples_;
   Pipe out_;
   Pipe err_;
   Pipe report_;

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <variant>
 
+#include "launcher/runs/run_sample.h"
 #include "proto/output_file.h"
 #include "proto/text.h"
 
@@ -40,6 +41,16 @@ void RunReport::Event(const RunEvent& event) const {
   const std::string line =
       ToJsonLine(cut, std::chrono::system_clock::now(), std::chrono::steady_clock::now());
   if (line.size() <= kTextBytesMax) Send(FrameKind::kEvent, line);
+}
+
+void RunReport::Sample(const RunStatus& run, bool nodes) const {
+  using std::chrono::duration_cast;
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  RunSample sample = SampleOf(run, duration_cast<milliseconds>(now).count());
+  if (!nodes) sample.nodes.reset();
+  const std::string line = SampleLine(sample, kTextBytesMax - 1) + "\n";
+  if (line.size() <= kTextBytesMax) Send(FrameKind::kSample, line);
 }
 
 void RunReport::Verdict(const std::string& text, const std::string& json) const {

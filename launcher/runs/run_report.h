@@ -10,6 +10,7 @@
 #include "launcher/runs/output_frames.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/observe/run_event.h"
+#include "rendezvous/observe/run_status.h"
 
 namespace ddprun {
 
@@ -26,6 +27,8 @@ class RunReport {
   void Begun();
   // Threadsafe.
   void Event(const RunEvent& event) const;
+  // `nodes`: with those of the run, if they have room.
+  void Sample(const RunStatus& run, bool nodes) const;
   // As people see it, and as programs do (VERDICT.md).
   void Verdict(const std::string& text, const std::string& json) const;
 

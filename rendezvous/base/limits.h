@@ -356,4 +356,10 @@ inline constexpr double kRateMax = 1e12;
 inline constexpr std::size_t kScrapeThreads = 16;
 inline constexpr std::chrono::milliseconds kScrapeTimeout{500};
 
+// Browsers' connections to a page: threads, each of which holds one; a request; the time for one,
+// and for a browser to read what it is sent.
+inline constexpr std::size_t kWebConnectionsMax = 64;
+inline constexpr std::size_t kWebRequestBytesMax = 16u << 10;
+inline constexpr std::chrono::milliseconds kWebTimeout{5000};
+
 }  // namespace ddprun

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/observe/run_status.h"
 #include "rendezvous/observe/run_observer.h"
+#include "rendezvous/observe/run_status.h"
 
 namespace ddprun {
 
@@ -50,9 +50,8 @@ class MetricsExporter {
 absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
     const std::string& address, int port, std::function<std::vector<MetricSeries>()> collect);
 
-// ---- The one function of ddprun-metrics.so, which is loaded when metrics are wanted
+// ---- Its function in kWebModuleName
 
-inline constexpr char kMetricsModuleName[] = "ddprun-metrics.so";
 inline constexpr char kMetricsModuleEntry[] = "ddprun_start_metrics";
 
 // Null: `*error` says why.

@@ -10,7 +10,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 DOORS = (REPO / "rendezvous" / "security" / "DOORS.md").read_text()
 ROOMS = ("launcher", "rendezvous", "worker", "proto")
 # What makes a process reachable for another one.
-OPENS = re.compile(r"\b(?:ListenOn|ListenOnPath|BindDatagramSocket)\(|\blisten\(|StartMetricsFunction>|\.bind\(")
+OPENS = re.compile(r"\b(?:ListenOn|ListenOnPath|BindDatagramSocket)\(|\blisten\(|StartMetricsFunction>|\bmg_start\(|\.bind\(")
 # The functions themselves.
 THEMSELVES = {
     "rendezvous/base/addresses.cc",

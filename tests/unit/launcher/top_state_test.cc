@@ -85,7 +85,7 @@ TEST_F(TopTest, AFilterKeepsTheRowsThatSayIt) {
   EXPECT_THAT(Rows(), ElementsAre("1", "1.0", "1.1"));
   for (int i = 0; i < 6; ++i) top.OnKey({Kind::kErase}, 10);
   Press(top, "rank 3");
-  EXPECT_EQ(top.filter(), "Hrank 3");
+  EXPECT_EQ(top.filter(), "rank 3");
   top.OnKey({Kind::kEscape}, 10);
   Press(top, "/rank 3");
   top.OnKey({Kind::kEnter}, 10);

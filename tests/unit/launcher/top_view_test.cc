@@ -66,8 +66,8 @@ goodput ████████████████████████
   waiting for something
 NODE RANK     HOST            STATE          STEP     RATE      LOSS  MEMORY     GPU DOING
 0    0-1      host-0          running          17      100     0.375    2.0G    6.0G data
-0      0      host-0          running          17    50.00      0.25    1.0G    3.0G forward
-0      1      host-0          running          18    50.00       0.5    1.0G    3.0G forward
+0      0      host-0          running          17       50      0.25    1.0G    3.0G forward
+0      1      host-0          running          18       50       0.5    1.0G    3.0G forward
 
 
 

@@ -180,6 +180,9 @@ constexpr Limit kRendezvousLimits[] = {
     DDPRUN_LIMIT(kRateMax),
     DDPRUN_LIMIT(kScrapeThreads),
     DDPRUN_LIMIT(kScrapeTimeout),
+    DDPRUN_LIMIT(kWebConnectionsMax),
+    DDPRUN_LIMIT(kWebRequestBytesMax),
+    DDPRUN_LIMIT(kWebTimeout),
 };
 
 // Why, where it is not in the names: limits.h.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/web/web_hub.h"
+
+#include <utility>
+
+#include "absl/time/time.h"
+#include "launcher/base/limits.h"
+
+namespace ddprun {
+
+void WebHub::Change(const std::function<void(WebState&)>& change) {
+  absl::MutexLock lock(&mutex_);
+  change(state_);
+}
+
+void WebHub::Publish() {
+  absl::MutexLock lock(&mutex_);
+  std::string delta = state_.TakeDelta();
+  if (delta.empty()) return;
+  bytes_ += delta.size();
+  deltas_.push_back(std::move(delta));
+  ++published_;
+  while (bytes_ > kWebQueueBytesMax && deltas_.size() > 1) {
+    bytes_ -= deltas_.front().size();
+    deltas_.pop_front();
+  }
+}
+
+void WebHub::End() {
+  absl::MutexLock lock(&mutex_);
+  ended_ = true;
+}
+
+absl::StatusOr<std::optional<WebHub::Message>> WebHub::Next(std::uint64_t& seen, TimePoint until) {
+  absl::MutexLock lock(&mutex_);
+  Waiting waiting{this, seen};
+  mutex_.AwaitWithTimeout(absl::Condition(&WebHub::HasNews, &waiting),
+                          absl::FromChrono(until - std::chrono::steady_clock::now()));
+  if (ended_) return absl::OutOfRangeError("the page has ended");
+  if (seen == published_) return std::nullopt;
+  const std::uint64_t behind = published_ - seen;
+  if (seen == 0 || behind > deltas_.size()) {
+    seen = published_;
+    return Message{.whole = true, .json = state_.Snapshot(control_)};
+  }
+  ++seen;
+  return Message{.whole = false, .json = deltas_[deltas_.size() - behind]};
+}
+
+}  // namespace ddprun

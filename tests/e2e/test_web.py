@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ddpctl web`: what a browser gets, asked for as a browser does it."""
+
+import http.client
+import json
+import re
+import signal
+import urllib.parse
+
+import pytest
+from conftest import BIN, DDPRUN, free_port, run, start, wait_for
+from test_hangs import TELL, status
+
+DDPCTL = str(BIN / "ddpctl")
+WORKER = TELL + """
+import sys, time
+rank = int(os.environ["RANK"])
+print(f"</script><b>hello from rank {rank}", flush=True)
+for step in range(1, 10**9):
+    progress(STEP=step, EPOCH=2, RATE=50, UNIT="images", LOSS=1 / step, SECTION="forward")
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def a_run(tmp_path):
+    """A run of two ranks, as the port of its service."""
+    port = free_port()
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    node = start([DDPRUN, "--nnodes", "1", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "job", "--nproc-per-node", 2, script])
+    wait_for("both ranks", lambda: sum(len(node["workers"]) for run in status(port) for node in run["nodes"]) == 2)
+    yield port, node
+    node.kill()
+
+
+class Page:
+    """A `ddpctl web` that serves a page, and a browser with its cookie."""
+
+    def __init__(self, port, *flags):
+        self.process = start([DDPCTL, "web", *flags, "--rdzv-endpoint", f"127.0.0.1:{port}"])
+        self.url = urllib.parse.urlsplit(self.process.stdout.readline().strip())
+        self.token = urllib.parse.parse_qs(self.url.query)["token"][0]
+        self.cookie = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *why):
+        if self.process.poll() is None:
+            self.process.kill()
+
+    def ask(self, path, method="GET", **headers):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=20)
+        headers = {"Cookie": self.cookie, **headers} if self.cookie else headers
+        connection.request(method, path, headers=headers)
+        return connection.getresponse()
+
+    def open(self):
+        answer = self.ask(f"/?{self.url.query}")
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        self.cookie = answer.headers["Set-Cookie"].split(";")[0]
+        return answer
+
+    def origin(self):
+        return f"http://{self.url.netloc}"
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(30)
+
+
+def messages(answer):
+    """Of a stream of server-sent events, as (event, object)."""
+    name = ""
+    for line in answer:
+        field, _, value = line.decode().rstrip("\n").partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            yield name, json.loads(value)
+
+
+def test_only_who_has_the_token_is_let_in(a_run):
+    with Page(a_run[0]) as page:
+        for path in ("/", "/events", "/?token=", f"/?token={'0' * 32}", "/%2e%2e/etc/passwd"):
+            answer = page.ask(path)
+            assert answer.status == 403, path
+            assert page.token not in answer.read().decode()
+        cookie = page.open().headers["Set-Cookie"]
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+        assert page.ask("/").status == 200
+        assert page.ask("/", Host="evil.example").status == 403
+        assert page.ask("/other").status == 404
+        assert page.end() == 0
+
+
+def test_the_page_is_one_file_without_secrets(a_run):
+    with Page(a_run[0]) as page:
+        page.open()
+        answer = page.ask("/")
+        text = answer.read().decode()
+        assert len(text) < 150_000
+        assert page.token not in text
+        nonces = set(re.findall(r"nonce-(\w+)|nonce=\"(\w+)\"", text))
+        assert len({one for pair in nonces for one in pair if one}) == 1
+        assert page.ask("/").read().decode() != text  # another nonce
+        assert not re.search(r"https?://", re.sub(r"<!--.*?-->", "", text))
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_a_stream_begins_with_the_whole_and_goes_on(a_run):
+    with Page(a_run[0]) as page:
+        page.open()
+        stream = page.ask("/events")
+        assert stream.headers["Content-Type"] == "text/event-stream"
+        seen = messages(stream)
+        name, whole = next(seen)
+        assert name == "whole"
+        assert whole["control"] is False
+        text = json.dumps(whole)
+        while not ("hello from rank 1" in text and "round 1 begins" in text and '"samples"' in text and '"running"' in text):
+            name, change = next(seen)
+            assert name == "change"
+            text += json.dumps(change)
+        assert page.token not in text
+        later = next(messages(page.ask("/events")))[1]
+        assert len(later["nodes"]) == 1
+        assert later["run"]["name"] == "job"
+        assert later["samples"][-1][6] is not None  # loss
+        assert any("round 1 begins" in event[2] for event in later["events"])
+        assert page.end() == 0
+        assert list(seen) is not None  # the stream ends with it
+
+
+def test_orders_are_taken_only_where_they_are_allowed(a_run):
+    port, node = a_run
+    with Page(port) as page:
+        page.open()
+        assert page.ask("/stop", "POST", Origin=page.origin()).status == 403
+    with Page(port, "--web-control") as page:
+        assert page.ask("/stop", "POST", Origin=page.origin()).status == 403
+        page.open()
+        assert page.ask("/stop", "POST").status == 403
+        assert page.ask("/stop", "POST", Origin="http://127.0.0.1:1").status == 403
+        assert page.ask("/drain?node=nobody", "POST", Origin=page.origin()).status == 409
+        assert node.poll() is None
+        stream = messages(page.ask("/events"))
+        assert next(stream)[1]["control"] is True
+        answer = page.ask("/stop", "POST", Origin=page.origin())
+        assert answer.status == 200
+        assert "job" in answer.read().decode()
+        assert node.wait(60) == 143
+        for _, change in stream:
+            if "stopped" in change.get("run", {}).get("why", ""):
+                break
+        assert page.end() == 0
+
+
+def test_a_live_and_a_past_run_are_saved(tmp_path, a_run, monkeypatch):
+    port, _ = a_run
+    saved = run([DDPCTL, "web", "--save", tmp_path / "live.html", "--rdzv-endpoint", f"127.0.0.1:{port}"])
+    assert saved.returncode == 0, saved.stderr
+    page = (tmp_path / "live.html").read_text()
+    assert "round 1 begins" in page
+    assert "connect-src 'none'" in page
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run([DDPRUN, "--detach", "sh", "-c", "echo '</script>bye'; sleep 1; exit 3"])
+    wait_for("its end", lambda: "exit code 3" in run([DDPCTL, "runs"]).stdout)
+    refused = run([DDPCTL, "web"])
+    assert refused.returncode == 1
+    assert "--save" in refused.stderr
+    saved = run([DDPCTL, "web", "--save", tmp_path / "past.html"])
+    assert saved.returncode == 0, saved.stderr
+    page = (tmp_path / "past.html").read_text()
+    assert "exited with code 3" in page
+    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.S)[1])
+    assert any("</script>bye" in line for line in state["lines"])
+    assert page.count("</script>") == 2
+    assert state["samples"]
