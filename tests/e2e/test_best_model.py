@@ -126,8 +126,9 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     one_sentence(run([*small, "--patience", "-1", "--eval-every", "1"]), 2, "--patience must not be negative")
 
 
-# 128 steps of two ranks an epoch, and 100 % after the first: there is time to kill a rank between the best evaluation and the end.
-IN_PLACE = [*SMALL, "--samples", "1024", "--batch-size", "4", "--eval-every", "1", "--patience", "4"]
+# 128 steps of two ranks an epoch, and 100 % after the first: 1 000 more until the end, in which two ranks are killed, also where
+# the test is late.
+IN_PLACE = [*SMALL, "--samples", "1024", "--batch-size", "4", "--eval-every", "1", "--patience", "8"]
 IN_PLACE += ["--keep-best", "accuracy", "--log-samples"]
 
 
