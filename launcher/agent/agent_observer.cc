@@ -31,7 +31,11 @@ absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& no
         *std::move(target), NotifySchedule(host, options.notify_alive), background, wake);
   }
   if (options.metrics_port.has_value() || report.detached() || notifier_ != nullptr)
-    service_ = std::make_unique<RunObserver>([this](const RunEvent& event) { Tap(event); });
+    service_ = std::make_unique<RunObserver>(
+        [this](const RunEvent& event) { Tap(event); },
+        [this](const RunState& before, const MembershipEvent& event, TimePoint now) {
+          if (report_->detached() && !report_->Steps(steps_.Of(before, event, now))) steps_.Lost();
+        });
   refusals_.Begin(service_.get(), std::move(wake));
   return absl::OkStatus();
 }

@@ -20,6 +20,7 @@
 #include "launcher/options/options.h"
 #include "launcher/runs/run_report.h"
 #include "launcher/runs/run_sample.h"
+#include "launcher/runs/step_lines.h"
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
@@ -84,6 +85,7 @@ class AgentObserver {
   int node_rank_ = -1;     // of the last round
   bool taps_own_ = false;  // the agent's own events, for `report_` and `notifier_`
   std::unique_ptr<Notifier> notifier_;
+  StepLines steps_;  // under the run's lock
   std::unique_ptr<RunObserver> service_;
   Refusals refusals_;
   RendezvousServer* server_ = nullptr;

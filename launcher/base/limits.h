@@ -430,6 +430,8 @@ inline constexpr std::size_t kRunRecordBytesMax = 4u << 20;  // a command line m
 // Of its events, in each of two files, and of its verdict as JSON.
 inline constexpr std::size_t kRunEventsBytesMax = 1u << 20;
 inline constexpr std::size_t kRunVerdictBytesMax = 256u << 10;
+// Of the end of its output in a capsule.
+inline constexpr std::size_t kCapsuleOutputBytesMax = 1u << 20;
 // Of ddpctl web: what a page keeps and shows (500 events are kept by the service), and of a run's
 // lines.
 inline constexpr std::size_t kWebPointsMax = 2000;

@@ -122,6 +122,8 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kWhy:
     case CtlOptions::Command::kTop:
     case CtlOptions::Command::kWeb:
+    case CtlOptions::Command::kCapsule:
+    case CtlOptions::Command::kReplay:
       break;  // functions of their own
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
@@ -272,6 +274,8 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
   auto& options = std::get<CtlOptions>(*parsed);
   if (options.command == CtlOptions::Command::kRuns) return ShowRuns(options);
+  if (options.command == CtlOptions::Command::kCapsule) return MakeCapsule(options);
+  if (options.command == CtlOptions::Command::kReplay) return ShowReplay(options);
   if (options.command == CtlOptions::Command::kAttach)
     return options.serves ? ServeAttach(options) : Attach(options);
   if (!options.verdict_file.empty()) return ShowWhyOfFile(options);

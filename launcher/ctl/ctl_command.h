@@ -63,6 +63,10 @@ int ShowPage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
              const std::string& folder, WatchSignals& signals);
 int SavePastPage(const CtlOptions& options, const KnownRun& run, const std::string& folder);
 
+// ddpctl capsule and replay. Print errors on stderr. The exit code.
+int MakeCapsule(const CtlOptions& options);
+int ShowReplay(const CtlOptions& options);
+
 // ddpctl attach: shows the output of a detached run until it ends or Ctrl-C. Prints errors on
 // stderr. The exit code: the run's, or 0 after Ctrl-C.
 int Attach(const CtlOptions& options);

@@ -55,6 +55,8 @@ struct CtlOptions {
     kWhy,
     kTop,
     kWeb,
+    kCapsule,
+    kReplay,
   };
   Command command = Command::kStop;
   // Neither endpoint nor socket: that of a detached run of this user (runs/run_folder.h).
@@ -65,7 +67,7 @@ struct CtlOptions {
   std::chrono::milliseconds timeout = kStatusTimeoutDefault;
   SecurityOptions security;
 
-  // For status, runs, events and why.
+  // For status, runs, events, why and replay.
   bool json = false;
   bool refresh = false;  // --watch, and of top
   std::chrono::milliseconds interval = kWatchIntervalDefault;
@@ -85,9 +87,15 @@ struct CtlOptions {
   // For why.
   std::string verdict_file;  // of --verdict-file; empty: the run is asked for
 
+  // For web: a file; empty: the page is served. For capsule: likewise, empty: NAME.tar.gz. For
+  // replay: of the scenario.
+  std::string save;
+
+  // For replay, and `rank`.
+  std::chrono::milliseconds until{0};  // since the record's begin; 0: to its end
+
   // For web.
-  std::string save;  // a file; empty: the page is served
-  int port = 0;      // 0: one that is free
+  int port = 0;  // 0: one that is free
   bool web_control = false;
 
   // For attach.
@@ -96,7 +104,7 @@ struct CtlOptions {
   std::string rsh;      // empty: ssh
   bool serves = false;  // as the other end (runs/attach_stream.h)
 
-  // For stacks.
+  // For stacks and replay.
   std::optional<int> rank;  // absent: all
 
   // For drain, and with `force` alone for promote, whose node is `service`.

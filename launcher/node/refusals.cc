@@ -29,6 +29,10 @@ void Refusals::OnStoreOperations(const std::string& run_id, std::size_t count) {
   if (next_ != nullptr) next_->OnStoreOperations(run_id, count);
 }
 
+void Refusals::OnStep(const RunState& before, const MembershipEvent& event, TimePoint now) {
+  if (next_ != nullptr) next_->OnStep(before, event, now);
+}
+
 std::vector<Refusals::Refused> Refusals::TakeAll() {
   absl::MutexLock lock(&mutex_);
   return std::exchange(untaken_, {});

@@ -28,6 +28,7 @@ class Refusals final : public RunWatcher {
 
   void OnNotice(const std::string& run_id, const RunNotice& note) override;
   void OnStoreOperations(const std::string& run_id, std::size_t count) override;
+  void OnStep(const RunState& before, const MembershipEvent& event, TimePoint now) override;
 
   // Those since the last call, at most kRefusalsMax; further ones are only counted.
   std::vector<Refused> TakeAll();

@@ -71,6 +71,7 @@ absl::StatusOr<std::optional<OutputFrame>> AttachStream::Next() {
       case FrameKind::kBegun:
       case FrameKind::kEvent:
       case FrameKind::kSample:
+      case FrameKind::kStep:
       case FrameKind::kVerdict:
       case FrameKind::kVerdictJson:
         break;

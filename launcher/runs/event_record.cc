@@ -57,6 +57,8 @@ std::vector<std::string> ReadSamples(const std::string& folder) {
   return ReadLines(folder, "samples");
 }
 
+std::vector<std::string> ReadSteps(const std::string& folder) { return ReadLines(folder, "steps"); }
+
 absl::Status WriteVerdict(const std::string& folder, const std::string& json) {
   return WriteWholeFile(VerdictPathOf(folder), json + "\n");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events, samples and verdict of a detached run in its folder: `events.jsonl`, one object a
-// line (run_event.h), before it `events-1.jsonl`; the same of samples (run_sample.h); and
-// `verdict.json` (VERDICT.md).
+// The events, samples, steps and verdict of a detached run in its folder: `events.jsonl`, one
+// object a line (run_event.h), before it `events-1.jsonl`; the same of samples (run_sample.h) and
+// of steps (step_lines.h); and `verdict.json` (VERDICT.md).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace ddprun {
 // Written by the run's recorder. What a full disk does not take is lost: the run goes on.
 class EventRecord {
  public:
-  // `name`: "events" or "samples".
+  // `name`: "events", "samples" or "steps".
   EventRecord(std::string folder, std::string name)
       : folder_(std::move(folder)), name_(std::move(name)) {}
   // `lines`: each with its line end. Above kRunEventsBytesMax a new file begins.
@@ -33,6 +33,7 @@ class EventRecord {
 // Whole lines, without their line ends, in their order. None: nothing was recorded.
 std::vector<std::string> ReadEvents(const std::string& folder);
 std::vector<std::string> ReadSamples(const std::string& folder);
+std::vector<std::string> ReadSteps(const std::string& folder);
 
 absl::Status WriteVerdict(const std::string& folder, const std::string& json);
 // Empty: there is none.

@@ -21,6 +21,7 @@ bool IsKnown(FrameKind kind) {
     case FrameKind::kBegun:
     case FrameKind::kEvent:
     case FrameKind::kSample:
+    case FrameKind::kStep:
     case FrameKind::kVerdict:
     case FrameKind::kVerdictJson:
       return true;

@@ -27,6 +27,7 @@ enum class FrameKind : char {
   kBegun = 'b',        // its first round has begun
   kEvent = 'n',        // a line of JSON (run_event.h)
   kSample = 'm',       // a line of JSON (run_sample.h)
+  kStep = 't',         // a part of lines of step_lines.h, after the parts before
   kVerdict = 'v',      // what it says at its end
   kVerdictJson = 'j',  // a part of the verdict as JSON, after the parts before
 };

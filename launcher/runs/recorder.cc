@@ -50,7 +50,8 @@ Recorder::Recorder(RunFolder folder, RunRecord record, OwnedFd starter)
       starter_(std::move(starter)),
       output_(folder_.path()),
       events_(folder_.path(), "events"),
-      samples_(folder_.path(), "samples") {}
+      samples_(folder_.path(), "samples"),
+      steps_(folder_.path(), "steps") {}
 
 bool Recorder::Open(Pipe& pipe) {
   int fds[2];
@@ -162,6 +163,10 @@ void Recorder::ReadReport() {
         break;
       case FrameKind::kSample:
         samples_.Append((*frame)->bytes);
+        break;
+      case FrameKind::kStep:
+        step_lines_ += (*frame)->bytes;
+        if (step_lines_.back() == '\n') steps_.Append(std::exchange(step_lines_, {}));
         break;
       case FrameKind::kService:
         record_.service = std::move((*frame)->bytes);

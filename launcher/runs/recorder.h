@@ -57,6 +57,8 @@ class Recorder {
   OutputWriter output_;
   EventRecord events_;
   EventRecord samples_;
+  EventRecord steps_;
+  std::string step_lines_;  // that are not complete
   Pipe out_;
   Pipe err_;
   Pipe report_;

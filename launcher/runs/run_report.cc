@@ -18,6 +18,7 @@ namespace ddprun {
 namespace {
 
 constexpr std::size_t kTextBytesMax = PIPE_BUF - kFrameHeaderBytes;
+constexpr int kReportPipeBytes = 1 << 20;  // as much as any user may have
 constexpr std::size_t kEventTextBytesMax =
     1000;  // of one of its texts, of which it has up to three
 
@@ -25,6 +26,8 @@ constexpr std::size_t kEventTextBytesMax =
 
 RunReport::RunReport(OwnedFd pipe) : pipe_(std::move(pipe)) {
   fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
+  // A snapshot of a run of many nodes comes at once (step_lines.h).
+  fcntl(pipe_.get(), F_SETPIPE_SZ, kReportPipeBytes);
 }
 
 void RunReport::Begun() {
@@ -53,6 +56,13 @@ void RunReport::Sample(const RunStatus& run, bool nodes) const {
   if (line.size() <= kTextBytesMax) Send(FrameKind::kSample, line);
 }
 
+bool RunReport::Steps(absl::string_view lines) const {
+  for (; !lines.empty(); lines.remove_prefix(std::min(lines.size(), kTextBytesMax))) {
+    if (!Send(FrameKind::kStep, lines.substr(0, kTextBytesMax))) return false;
+  }
+  return true;
+}
+
 void RunReport::Verdict(const std::string& text, const std::string& json) const {
   absl::string_view rest = json;
   for (; !rest.empty(); rest.remove_prefix(std::min(rest.size(), kTextBytesMax)))
@@ -61,11 +71,11 @@ void RunReport::Verdict(const std::string& text, const std::string& json) const 
 }
 
 // A frame of PIPE_BUF bytes is written whole or not at all.
-void RunReport::Send(FrameKind kind, absl::string_view text) const {
-  if (!pipe_.valid()) return;
+bool RunReport::Send(FrameKind kind, absl::string_view text) const {
+  if (!pipe_.valid()) return false;
   const std::string frame = EncodeFrame(kind, CutText(std::string(text), kTextBytesMax));
   const HeldBackSignal no_reader(SIGPIPE);
-  [[maybe_unused]] const ssize_t count = write(pipe_.get(), frame.data(), frame.size());
+  return write(pipe_.get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size());
 }
 
 }  // namespace ddprun

@@ -29,11 +29,13 @@ class RunReport {
   void Event(const RunEvent& event) const;
   // `nodes`: with those of the run, if they have room.
   void Sample(const RunStatus& run, bool nodes) const;
+  // Lines of step_lines.h. False: one of them is lost. By one thread at a time.
+  bool Steps(absl::string_view lines) const;
   // As people see it, and as programs do (VERDICT.md).
   void Verdict(const std::string& text, const std::string& json) const;
 
  private:
-  void Send(FrameKind kind, absl::string_view text) const;
+  bool Send(FrameKind kind, absl::string_view text) const;
 
   OwnedFd pipe_;
   bool begun_ = false;

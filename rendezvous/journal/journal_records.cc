@@ -204,6 +204,16 @@ absl::Status Unknown(absl::string_view what) {
 
 }  // namespace
 
+MembershipEvent ForJournal(MembershipEvent event) {
+  if (auto* reported = std::get_if<NodeReported>(&event)) {
+    if (auto* heartbeat = std::get_if<Heartbeat>(&reported->report)) {
+      heartbeat->time = {};
+      heartbeat->ranks.clear();
+    }
+  }
+  return event;
+}
+
 std::string EncodeJournalRecord(JournalRecord record) {
   v1::JournalRecord message;
   message.set_run(record.run);

@@ -49,6 +49,10 @@ struct JournalRecord {
       what;
 };
 
+// Without the time and the single ranks in heartbeats: they change with each, and the node reports
+// them again.
+MembershipEvent ForJournal(MembershipEvent event);
+
 std::string EncodeJournalRecord(JournalRecord record);
 
 // DATA_LOSS: not a record, or of a kind that this version does not know. Decoding what was encoded

@@ -22,41 +22,51 @@ void AcceptAsThen(ReplayedRun& run, Join& join) {
   }
 }
 
-void Apply(MembershipEvent& event, TimePoint now, ReplayedRun& run) {
+}  // namespace
+
+void JournalReplayer::Step(MembershipEvent& event, TimePoint now, ReplayedRun& run) const {
   if (auto* joined = std::get_if<NodeJoined>(&event)) {
     run.last_link = std::max(run.last_link, static_cast<std::uint64_t>(joined->link));
     AcceptAsThen(run, joined->join);
   }
   // The messages were sent before, or nodes ask again.
-  for (const MembershipEffect& effect : Step(run.membership, event, now)) {
+  const std::vector<MembershipEffect> effects = ddprun::Step(run.membership, event, now);
+  for (const MembershipEffect& effect : effects) {
     if (const auto* changed = std::get_if<RoundChanged>(&effect)) run.store.Clear(changed->round);
   }
+  if (on_step_ != nullptr) on_step_(run.membership, event, now, effects);
 }
-
-}  // namespace
 
 absl::Status JournalReplayer::Apply(absl::string_view bytes) {
   auto record = DecodeJournalRecord(bytes);
-  if (!record.ok()) return record.status();
-  last_ = std::max(last_, record->now);
-  last_run_ = std::max(last_run_, record->run);
-  if (auto* opened = std::get_if<RunOpened>(&record->what)) {
+  return record.ok() ? Apply(*std::move(record)) : record.status();
+}
+
+absl::Status JournalReplayer::Apply(JournalRecord record) {
+  last_ = std::max(last_, record.now);
+  last_run_ = std::max(last_run_, record.run);
+  if (auto* opened = std::get_if<RunOpened>(&record.what)) {
     const auto it =
-        runs_.emplace(record->run, ReplayedRun(MakeRun(std::move(opened->run_id), true))).first;
+        runs_.emplace(record.run, ReplayedRun(MakeRun(std::move(opened->run_id), true))).first;
     it->second.protocol_version = opened->protocol_version;
     return absl::OkStatus();
   }
-  if (auto* snapshot = std::get_if<RunSnapshot>(&record->what)) {
-    const auto it = runs_.emplace(record->run, ReplayedRun(std::move(snapshot->state))).first;
-    it->second.last_link = snapshot->last_link;
+  if (auto* snapshot = std::get_if<RunSnapshot>(&record.what)) {
+    ReplayedRun run(std::move(snapshot->state));
+    run.last_link = snapshot->last_link;
+    if (const auto known = runs_.find(record.run); known != runs_.end()) {
+      run.protocol_version = known->second.protocol_version;
+      runs_.erase(known);
+    }
+    runs_.emplace(record.run, std::move(run));
     return absl::OkStatus();
   }
   // Records after the end of a run have no effect.
-  const auto it = runs_.find(record->run);
+  const auto it = runs_.find(record.run);
   if (it == runs_.end()) return absl::OkStatus();
   ReplayedRun& run = it->second;
   std::visit(Overloaded{[&](const RunForgotten&) { runs_.erase(it); },
-                        [&](MembershipEvent& event) { ddprun::Apply(event, record->now, run); },
+                        [&](MembershipEvent& event) { Step(event, record.now, run); },
                         [&](StoreMutation& mutation) {
                           run.store.Replay(mutation.node_id, mutation.id, std::move(mutation.op));
                         },
@@ -65,7 +75,7 @@ absl::Status JournalReplayer::Apply(absl::string_view bytes) {
                                                  std::move(answer.result));
                         },
                         [](const RunOpened&) {}, [](const RunSnapshot&) {}},
-             record->what);
+             record.what);
   return absl::OkStatus();
 }
 

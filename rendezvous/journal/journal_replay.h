@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -30,8 +31,14 @@ struct ReplayedRun {
 
 class JournalReplayer {
  public:
+  // Called after each step of a run's core.
+  using OnStep = std::function<void(const RunState& after, const MembershipEvent& event,
+                                    TimePoint now, const std::vector<MembershipEffect>& effects)>;
+  explicit JournalReplayer(OnStep on_step = nullptr) : on_step_(std::move(on_step)) {}
+
   // A record, or a part of a snapshot, in the journal's order. DATA_LOSS as DecodeJournalRecord().
   absl::Status Apply(absl::string_view bytes);
+  absl::Status Apply(JournalRecord record);
 
   // By the run's number in the journal.
   std::map<std::uint64_t, ReplayedRun> TakeRuns() { return std::move(runs_); }
@@ -40,6 +47,9 @@ class JournalReplayer {
   TimePoint last() const { return last_; }
 
  private:
+  void Step(MembershipEvent& event, TimePoint now, ReplayedRun& run) const;
+
+  OnStep on_step_;
   std::map<std::uint64_t, ReplayedRun> runs_;
   std::uint64_t last_run_ = 0;
   TimePoint last_{};

@@ -226,33 +226,34 @@ const char* ToText(OnJoin on_join) {
   return "";
 }
 
-std::optional<PolicyDifference> FindDifference(const RestartPolicy& a, const RestartPolicy& b) {
-  const auto written = [](const char* flag, const std::string& value) {
-    return value.empty() ? absl::StrCat("no ", flag) : absl::StrCat(flag, " ", value);
-  };
+std::vector<PolicyFlag> FlagsOf(const RestartPolicy& policy) {
   const auto time = [](milliseconds value) { return value.count() == 0 ? "" : Seconds(value); };
   const auto number = [](int value) { return value == 0 ? "" : absl::StrCat(value); };
-  const auto delay = [&time](const RestartPolicy& policy) {
-    return policy.delay_max.count() == 0
-               ? time(policy.delay)
-               : absl::StrCat(Seconds(policy.delay), ":", Seconds(policy.delay_max));
+  return {
+      {"--restart-window", time(policy.window)},
+      {"--restart-reset", time(policy.reset)},
+      {"--no-progress-restarts", number(policy.no_progress_max)},
+      {"--no-restart-exit-codes", ToText(policy.never_codes)},
+      {"--restart-exit-codes", policy.only_codes.empty() ? "" : ToText(policy.only_codes)},
+      {"--node-failures-max", number(policy.node_failures_max)},
+      {"--node-cooldown", time(policy.node_cooldown)},
+      {"--restart-delay", policy.delay_max.count() == 0 ? time(policy.delay)
+                                                        : absl::StrCat(Seconds(policy.delay), ":",
+                                                                       Seconds(policy.delay_max))},
+      {"--on-join", ToText(policy.on_join)},
   };
-  const auto only = [](const RestartPolicy& policy) {
-    return policy.only_codes.empty() ? "" : ToText(policy.only_codes);
+}
+
+std::optional<PolicyDifference> FindDifference(const RestartPolicy& a, const RestartPolicy& b) {
+  const auto written = [](const PolicyFlag& one) {
+    return one.value.empty() ? absl::StrCat("no ", one.flag)
+                             : absl::StrCat(one.flag, " ", one.value);
   };
-  const PolicyDifference pairs[] = {
-      {"--restart-window", time(a.window), time(b.window)},
-      {"--restart-reset", time(a.reset), time(b.reset)},
-      {"--no-progress-restarts", number(a.no_progress_max), number(b.no_progress_max)},
-      {"--no-restart-exit-codes", ToText(a.never_codes), ToText(b.never_codes)},
-      {"--restart-exit-codes", only(a), only(b)},
-      {"--node-failures-max", number(a.node_failures_max), number(b.node_failures_max)},
-      {"--node-cooldown", time(a.node_cooldown), time(b.node_cooldown)},
-      {"--restart-delay", delay(a), delay(b)},
-      {"--on-join", ToText(a.on_join), ToText(b.on_join)},
-  };
-  for (const auto& [flag, of_a, of_b] : pairs) {
-    if (of_a != of_b) return PolicyDifference{flag, written(flag, of_a), written(flag, of_b)};
+  const std::vector<PolicyFlag> of_a = FlagsOf(a);
+  const std::vector<PolicyFlag> of_b = FlagsOf(b);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    if (of_a[i].value != of_b[i].value)
+      return PolicyDifference{of_a[i].flag, written(of_a[i]), written(of_b[i])};
   }
   return std::nullopt;
 }

@@ -99,6 +99,13 @@ std::string LeftOutWords(const RestartPolicy& policy, const std::string& host);
 std::string ToText(const std::vector<ExitCodeRange>& codes);
 const char* ToText(OnJoin on_join);
 
+// All of its flags, in one order; empty: not given.
+struct PolicyFlag {
+  const char* flag;
+  std::string value;
+};
+std::vector<PolicyFlag> FlagsOf(const RestartPolicy& policy);
+
 // The flag whose values in `a` and `b` differ, as each was written ("--restart-window 60", "no
 // --restart-window"). Absent: they agree.
 struct PolicyDifference {

@@ -38,6 +38,9 @@ class RunWatcher {
   virtual void OnNotice(const std::string& run_id, const RunNotice& note) = 0;
   // Called like OnNotice(), for operations of the store that nodes have sent.
   virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
+  // Called like OnNotice(), before the run's core is stepped with the event.
+  virtual void OnStep(const RunState& /*before*/, const MembershipEvent& /*event*/,
+                      TimePoint /*now*/) {}
 };
 
 // An event of the service, which knows the whole run.

@@ -37,11 +37,17 @@ class RunObserver final : public RunWatcher {
  public:
   // Called under the run's lock: must only record the event.
   using Sink = std::function<void(const RunEvent&)>;
-  // Null: events are only counted.
-  explicit RunObserver(Sink sink) : sink_(std::move(sink)) {}
+  // As RunWatcher::OnStep().
+  using StepSink = std::function<void(const RunState&, const MembershipEvent&, TimePoint)>;
+  // Null: events are only counted; steps are ignored.
+  explicit RunObserver(Sink sink, StepSink step_sink = nullptr)
+      : sink_(std::move(sink)), step_sink_(std::move(step_sink)) {}
 
   void OnNotice(const std::string& run_id, const RunNotice& note) override;
   void OnStoreOperations(const std::string& run_id, std::size_t count) override;
+  void OnStep(const RunState& before, const MembershipEvent& event, TimePoint now) override {
+    if (step_sink_ != nullptr) step_sink_(before, event, now);
+  }
 
   std::map<std::string, RunCounters> Counters();
 
@@ -52,6 +58,7 @@ class RunObserver final : public RunWatcher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Sink sink_;
+  const StepSink step_sink_;
   absl::Mutex mutex_;
   std::map<std::string, RunCounters> counters_ ABSL_GUARDED_BY(mutex_);
 };

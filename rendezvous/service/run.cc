@@ -13,18 +13,6 @@ namespace {
 
 EventTime Now() { return {std::chrono::system_clock::now(), std::chrono::steady_clock::now()}; }
 
-// Without the time and the single ranks in heartbeats: they change with each, and the node reports
-// them again.
-MembershipEvent ForJournal(MembershipEvent event) {
-  if (auto* reported = std::get_if<NodeReported>(&event)) {
-    if (auto* heartbeat = std::get_if<Heartbeat>(&reported->report)) {
-      heartbeat->time = {};
-      heartbeat->ranks.clear();
-    }
-  }
-  return event;
-}
-
 }  // namespace
 
 Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher,
@@ -157,6 +145,7 @@ absl::StatusOr<std::string> Run::Drain(const DrainRequest& request, TimePoint no
 }
 
 void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
+  if (watcher_ != nullptr) watcher_->OnStep(membership_, event, now);
   if (journal_ != nullptr) AppendLocked(ForJournal(event), now);
   for (MembershipEffect& effect : Step(membership_, event, now)) {
     if (auto* changed = std::get_if<RoundChanged>(&effect)) {

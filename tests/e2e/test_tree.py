@@ -19,7 +19,7 @@ MAY_INCLUDE = {
 FOLDERS = {
     "rendezvous": """base process tcpstore values security membership observe store wire streams journal etcd proxy client listener
         service election""".split(),
-    "launcher": """base options node runs chaos web supervisor ctl top notices command_line placement collectives output processes notify hang workers agent
+    "launcher": """base options node runs chaos supervisor ctl top web replay notices command_line placement collectives output processes notify hang workers agent
         hosts doctor commands""".split(),
     "worker": [
         "include",

@@ -221,6 +221,7 @@ constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kRunRecordBytesMax),
     DDPRUN_LIMIT(kRunEventsBytesMax),
     DDPRUN_LIMIT(kRunVerdictBytesMax),
+    DDPRUN_LIMIT(kCapsuleOutputBytesMax),
     DDPRUN_LIMIT(kWebPointsMax),
     DDPRUN_LIMIT(kWebNodesMax),
     DDPRUN_LIMIT(kWebChangesMax),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ddpctl web: a run as a page, live at an address of this machine, or as a file that needs no
 // network.
-#include "launcher/ctl/web_command.h"
+#include "launcher/web/web_command.h"
 
 #include <chrono>
 #include <cstdio>
