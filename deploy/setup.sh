@@ -154,7 +154,7 @@ install_cuda_headers() {
 install_test_tools() {
   local python
   python=$(find_python)
-  "$python" -c 'import importlib.util as i; exit(not all(map(i.find_spec, ("accelerate", "cloudpickle", "ipykernel",
+  "$python" -c 'import importlib.util as i; exit(not all(map(i.find_spec, ("accelerate", "axe_core_python", "cloudpickle", "ipykernel",
     "numpy", "PIL", "pytest", "pytorch_lightning", "safetensors", "tensorboard", "transformers"))))' && return
   if [[ $python != "$cache"/* ]]; then
     make_environment "$python" "$cache/tools" --system-site-packages

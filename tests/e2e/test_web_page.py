@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of `ddpctl web` in a real Chromium."""
 
+import importlib.util
 import os
+import pathlib
 import re
 
 import pytest
@@ -10,6 +12,13 @@ from conftest import DDPRUN, run, wait_for
 from test_web import DDPCTL, Page, a_run  # noqa: F401
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium: deploy/setup.sh --test unpacks one")
+
+
+def accessibility_finds(browser):
+    """What axe-core finds in the page, one line each."""
+    folder = importlib.util.find_spec("axe_core_python").submodule_search_locations[0]
+    browser.value((pathlib.Path(folder) / "axe.min.js").read_text() + "; 0")
+    return browser.value("axe.run().then(found => found.violations.map(one => `${one.impact} ${one.id}: ${one.nodes[0].html}`))")
 
 
 def test_a_live_run(a_run):  # noqa: F811
@@ -36,10 +45,12 @@ def test_a_live_run(a_run):  # noqa: F811
         browser.press("ArrowRight")
         browser.wait_for("$('chosen').textContent.startsWith('Rank 1 on ')")
         assert browser.value("$('orders').hidden") is True
+        assert accessibility_finds(browser) == []
         page.process.kill()
         browser.wait_for("$('link').textContent.includes('no connection')")
         assert [one for one in browser.logged if "ERR_" not in one] == []
-        assert {re.sub(r"\?.*", "", one) for one in browser.asked} <= {f"{page.origin()}/", f"{page.origin()}/events", f"{page.origin()}/favicon.ico"}
+        asked = {re.sub(r"\?.*", "", one) for one in browser.asked}
+        assert asked <= {f"{page.origin()}/{path}" for path in ("", "events", "favicon.ico")}
 
 
 def test_orders_by_buttons(a_run):  # noqa: F811
@@ -65,9 +76,11 @@ def test_a_saved_run_is_drawn_without_a_network(tmp_path, monkeypatch, width, he
     with Browser() as browser:
         browser.open(f"file://{tmp_path}/past.html", width, height, dark, phone=width < 500)
         browser.wait_for("$('phase').textContent === 'failed' && $('lines').textContent.includes('bye')")
+        browser.wait_for("$('legend').textContent.startsWith('last seen: ')")
         assert browser.value("document.documentElement.scrollWidth") <= width
         assert browser.value("getComputedStyle(document.body).backgroundColor") == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
         assert browser.logged == []
         assert browser.asked == [f"file://{tmp_path}/past.html"]
+        assert accessibility_finds(browser) == []
         if folder := os.environ.get("DDPRUN_WEB_PICTURES"):
             browser.picture(f"{folder}/web-{width}-{'dark' if dark else 'light'}.png")
