@@ -19,6 +19,7 @@ std::string EventWords(const Json& event) {
   std::string text = event.value("text", "");
   if (text.empty()) {  // one of an agent
     text = event.value("event", "");
+    if (text == "round.broken") text = absl::StrCat("round ", event.value("round", 0), " ends");
     if (const std::string reason = event.value("reason", ""); !reason.empty())
       absl::StrAppend(&text, ": ", reason);
     if (event.contains("rank")) absl::StrAppend(&text, ", rank ", event["rank"].dump());

@@ -145,11 +145,9 @@ Json Before(const RunFacts& facts, bool failed) {
       explaining.size() > kEventsBefore ? explaining.size() - kEventsBefore : 0;
   for (std::size_t i = skipped; i < explaining.size(); ++i) {
     const Json& event = *explaining[i];
-    std::string text = Text(event, "text");
-    if (text.empty()) text = absl::StrCat(Text(event, "event"), ": ", Text(event, "reason"));
     before.push_back({{"seconds_before", moment - Seconds(event)},
                       {"event", Text(event, "event")},
-                      {"text", Printable(text)}});
+                      {"text", EventWords(event)}});
   }
   return before;
 }

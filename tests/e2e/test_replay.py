@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 
 import pytest
-from conftest import BIN, BUILD, DDPRUN, TOKEN, free_port, run, start, wait_for
+from conftest import BIN, BUILD, DDPRUN, TOKEN, clean_environment, free_port, run, start, wait_for
 
 DDPCTL = str(BIN / "ddpctl")
 SIMULATION = str(BUILD / "tests" / "ddprun-simulation")
@@ -150,28 +150,35 @@ if what == 1:
 def chaotic(seed, folder):
     """A detached run of one or two nodes in which workers fail, and whose nodes are killed, stopped or drained."""
     chance = random.Random(seed)
-    env = {**os.environ, "XDG_STATE_HOME": str(folder / str(seed))}
+    env = clean_environment(XDG_STATE_HOME=str(folder / str(seed)))
     program = [str(folder / "one.py"), str(seed)]
     nodes = chance.choice([1, 1, 2])
-    words = ["-n", str(chance.choice([1, 2])), "--max-restarts", str(chance.randrange(3)), "--lease", "1", "--last-call", "0.2"]
-    other = None
+    words = ["--nproc-per-node", str(chance.choice([1, 2])), "--max-restarts", str(chance.randrange(3))]
+    words += ["--lease", "1", "--last-call", "0.2"]
     if nodes == 2:
-        words += ["--nnodes", "1:2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", str(seed)]
-        other = subprocess.Popen([DDPRUN, *words, *program], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    first = ["--node-rank", "0"] if nodes == 2 else []
-    subprocess.run([DDPRUN, "--detach", *words, *first, *program], env=env, capture_output=True, timeout=60)
+        words += ["--nnodes", "1:2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", str(seed), "--node-rank"]
+    quiet = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    starter = subprocess.Popen([DDPRUN, "--detach", *words, *(["0"] if nodes == 2 else []), *program], **quiet)
 
     def ask(*what):
         return subprocess.run([DDPCTL, *what], env=env, capture_output=True, text=True, timeout=60)
 
+    def the_run():
+        return next(iter(json.loads(ask("runs", "--json").stdout)["runs"]), {"state": "", "service": None})
+
+    # The service is where it is asked for first.
+    wait_for("its service", lambda: the_run()["service"] or the_run()["state"] == "ended")
+    other = subprocess.Popen([DDPRUN, *words, "1", *program], **quiet) if nodes == 2 else None
+    starter.wait(timeout=60)
     if other is not None and chance.random() < 0.3:
         other.kill()
     elif chance.random() < 0.1:
         ask("stop")
     elif chance.random() < 0.1:
         ask("drain", "1")
-    wait_for("its end", lambda: json.loads(ask("runs", "--json").stdout)["runs"][0]["state"] == "ended")
+    wait_for("its end", lambda: the_run()["state"] == "ended")
     if other is not None:
+        other.terminate()  # it may wait for a run that is over
         other.wait(timeout=60)
     return ask("replay")
 
