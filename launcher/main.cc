@@ -40,6 +40,8 @@ int RunSubCommand(ddprun::CommandId id, ddprun::Invocation invocation) {
       return ddprun::RunCommand(std::move(invocation), ddprun::Purpose::kDoctor);
     case ddprun::CommandId::kHealth:
       return ddprun::HealthCommand(std::move(invocation));
+    case ddprun::CommandId::kSimulate:
+      return ddprun::SimulateCommand(std::move(invocation));
   }
   return 1;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "launcher/base/flag_names.h"
 #include "launcher/base/limits.h"
@@ -20,6 +21,7 @@ namespace ddprun {
 namespace {
 
 constexpr std::size_t kHelpColumn = 36;
+constexpr double kSecondsPerDay = 24 * 3600;
 
 // "--nproc-per-node" -> "PET_NPROC_PER_NODE"
 std::string VariableName(const std::string& flag) {
@@ -198,7 +200,9 @@ void ReadInto(Reader& reader, const Flag& flag, const Value& value, std::chrono:
   to = {};
   if (flag.or_zero && value.text == "0") return;
   double seconds = 0;
-  if (absl::Duration duration; !absl::SimpleAtod(value.text, &seconds)) {
+  if (absl::string_view days = value.text; absl::ConsumeSuffix(&days, "d")) {
+    if (absl::SimpleAtod(days, &seconds)) seconds *= kSecondsPerDay;
+  } else if (absl::Duration duration; !absl::SimpleAtod(value.text, &seconds)) {
     seconds = absl::ParseDuration(value.text, &duration) ? absl::ToDoubleSeconds(duration) : 0;
   }
   if (!(seconds > 0) || seconds > static_cast<double>(flag.max)) {
@@ -238,6 +242,7 @@ std::string EndpointText(const Endpoint& endpoint) {
 std::string DefaultText(const Flag&, int value) { return absl::StrCat(value); }
 std::string DefaultText(const Flag&, const std::string& value) { return value; }
 std::string DefaultText(const Flag&, std::chrono::milliseconds value) {
+  if (value.count() % 1000 != 0) return absl::StrCat(value.count(), "ms");
   return absl::StrCat(value.count() / 1000);
 }
 std::string DefaultChoice(const Flag& flag, std::int64_t choice) {

@@ -10,6 +10,7 @@
 #include "launcher/ctl/ctl_options.h"
 #include "launcher/options/health_options.h"
 #include "launcher/options/run_flags.h"
+#include "launcher/simulate/simulate_options.h"
 
 namespace ddprun {
 namespace {
@@ -69,6 +70,8 @@ const std::vector<SubCommand>& SubCommands() {
        FlagsIn(kDoctorFlags, kRendezvousFlags, kHostFlags, kSecurityFlags<Options>)},
       {CommandId::kHealth, "health", "check whether this machine is fit (ddprun health --help)",
        HealthFlags()},
+      {CommandId::kSimulate, "simulate", "forecast a fleet's goodput (ddprun simulate --help)",
+       SimulateFlags()},
   };
   return commands;
 }

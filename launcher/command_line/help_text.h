@@ -23,7 +23,7 @@ inline constexpr char kSpelling[] =
 // The flags of no topic.
 extern const std::vector<Flag> kGeneralFlags;
 
-enum class CommandId { kStatus, kDoctor, kHealth };
+enum class CommandId { kStatus, kDoctor, kHealth, kSimulate };
 
 // `ddprun NAME ...`, which starts no program.
 struct SubCommand {

@@ -32,6 +32,9 @@ int RunCommand(Invocation invocation, Purpose purpose);
 // `ddprun health`: whether this machine is fit for a round.
 int HealthCommand(Invocation invocation);
 
+// `ddprun simulate`: the goodput that a fleet would have.
+int SimulateCommand(Invocation invocation);
+
 // `ddprun --control-pipe`: a node that a head started; its orders come over stdin.
 int NodeCommand(Invocation invocation);
 

@@ -53,6 +53,7 @@ def test_bash_knows_of_it(script):
         (["--help", "res"], ["restarts"]),
         (["stat"], ["status"]),
         (["status", "--js"], ["--json"]),
+        (["simulate", "--mt"], ["--mtbf"]),
         (["status", "--nno"], []),
         (["train", "--nno"], []),
         (["--nnodes", "2", "train", "--nno"], []),
