@@ -101,11 +101,16 @@ def test_a_tracker_that_fails_costs_a_line_and_no_training(tmp_path, calls, why)
 @pytest.mark.parametrize(
     ("program", "callback", "name"),
     [
-        (TRANSFORMERS, "transformers_callback", "loss"),
-        (LIGHTNING.replace("max_epochs=2", "max_epochs=2, log_every_n_steps=1"), "lightning_callback", "loss"),
-        (ACCELERATE, "accelerate_tracker", "loss"),
+        pytest.param(TRANSFORMERS, "transformers_callback", "loss", id="transformers", marks=pytest.mark.nightly),
+        pytest.param(
+            LIGHTNING.replace("max_epochs=2", "max_epochs=2, log_every_n_steps=1"),
+            "lightning_callback",
+            "loss",
+            id="lightning",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(ACCELERATE, "accelerate_tracker", "loss", id="accelerate"),
     ],
-    ids=["transformers", "lightning", "accelerate"],
 )
 def test_a_callback_logs_the_values_of_rank_0(tmp_path, calls, program, callback, name):
     script = tmp_path / "training.py"
