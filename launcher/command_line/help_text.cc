@@ -43,7 +43,7 @@ std::string ShortHelp() {
   for (const SubCommand& command : SubCommands()) {
     absl::StrAppend(&text, absl::StrFormat("  ddprun %-26s %s\n", command.name, command.help));
   }
-  return absl::StrCat(text, "\n", kSpelling, "\n", kExamples);
+  return absl::StrCat(text, "\n", kSpelling, kExamples);
 }
 
 std::string FullHelp() {
