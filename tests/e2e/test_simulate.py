@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import heapq
 import json
 import os
 import pathlib
@@ -94,7 +95,7 @@ class Case:
     checkpoint_s: float = 0.4
     repair_s: float = 0  # 0: never
     keep: bool = False
-    seconds: float = 40
+    seconds: float = 60
 
 
 CASES = {
@@ -172,8 +173,9 @@ def run_with_faults(case, folder):
     job = Job(case, folder)
     begun = job.events("round.started")[0]
     at = []
-    plan = [*case.faults, *[(second + case.repair_s, "repaired") for second, what in case.faults if what == "machine" and case.repair_s]]
-    for second, what in [*sorted(plan), (case.seconds, "done")]:
+    plan = sorted([*case.faults, (case.seconds, "done")])
+    while plan:
+        second, what = heapq.heappop(plan)
         time.sleep(max(0, begun + second - time.monotonic()))
         if what == "done":
             (folder / "done").touch()
@@ -181,8 +183,11 @@ def run_with_faults(case, folder):
             job.add()
         else:
             wait_for("steps since a checkpoint", job.is_between_checkpoints)
-            at.append(f"{time.monotonic() - begun:.3f}" + ":process" * (what == "process"))
+            now = time.monotonic() - begun
+            at.append(f"{now:.3f}" + ":process" * (what == "process"))
             job.fail(what)
+            if what == "machine" and case.repair_s:
+                heapq.heappush(plan, (now + case.repair_s, "repaired"))
     ends = finish_all(job.nodes)
     assert all(code == 0 for code, _, _ in ends), ends
     job.service.terminate()
