@@ -20,6 +20,7 @@
 #include "launcher/base/temp_dir.h"
 #include "launcher/ctl/ctl_command.h"
 #include "launcher/replay/capsule.h"
+#include "launcher/runs/event_record.h"
 #include "launcher/runs/output_record.h"
 #include "launcher/runs/run_folder.h"
 #include "proto/output_file.h"
@@ -119,7 +120,7 @@ absl::Status Fill(const KnownRun& run, const std::string& from, const std::strin
       if (!text.empty()) status.Update(WriteWholeFile(to + file, text, 0600));
     }
   }
-  const std::string verdict = ReadSmallFile(from + "/verdict.json", kRunVerdictBytesMax);
+  const std::string verdict = ReadVerdict(from);
   if (!verdict.empty()) status.Update(WriteWholeFile(to + "/verdict.json", verdict, 0600));
   // Where it finds something wrong its exit code says so, and its facts are those that matter.
   const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
