@@ -15,6 +15,11 @@ namespace {
 // One byte more than allowed is kept: the rules then reject the name instead of a cut one passing.
 constexpr std::size_t kJoinNameBytes = kNameBytesMax + 1;
 
+// Of a number that a worker has reported.
+double RateFrom(double reported) {
+  return std::isfinite(reported) ? std::clamp(reported, 0.0, kRateMax) : 0;
+}
+
 }  // namespace
 
 // ---- Reports
@@ -102,8 +107,8 @@ DDPRUN_MESSAGE(Progress) {
   COUNT(damages);
   COUNT(damaged_rank);
   if constexpr (LOADING) {
-    value.slowness = std::isfinite(value.slowness) ? std::clamp(value.slowness, 0.0, kRateMax) : 0;
-    value.rate = std::isfinite(value.rate) ? std::clamp(value.rate, 0.0, kRateMax) : 0;
+    value.slowness = RateFrom(value.slowness);
+    value.rate = RateFrom(value.rate);
   }
 }
 
@@ -118,8 +123,8 @@ DDPRUN_MESSAGE(RankReport) {
   FIELD(hung);
   FIELD(ended);
   if constexpr (LOADING) {
-    value.rate = std::isfinite(value.rate) ? std::clamp(value.rate, 0.0, kRateMax) : 0;
-    value.slowness = std::isfinite(value.slowness) ? std::clamp(value.slowness, 0.0, kRateMax) : 0;
+    value.rate = RateFrom(value.rate);
+    value.slowness = RateFrom(value.slowness);
     if (value.loss && !std::isfinite(*value.loss))
       value.loss = std::numeric_limits<double>::infinity();
   }
