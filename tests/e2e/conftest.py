@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests share: the programs under test, how to run them with a deadline, and hosts to run them on."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -159,12 +158,24 @@ def finish_all(processes, timeout=120):
     return results
 
 
+PORT_MARKS = []  # sockets whose names say which ports this process has given away, until it ends
+
+
 def free_port():
-    """One that the kernel gives to nobody who asks for any port, as connections of other tests do all the time."""
+    """One that the kernel gives to nobody who asks for any port, as connections of other tests do all the time, and that
+    no other test has been given: it may be long before something listens there."""
     while True:
-        with socket.socket() as listener, contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", random.randrange(10_000, 32_000)))
-            return listener.getsockname()[1]
+        port = random.randrange(10_000, 29_000)  # below ddprun's default ports
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0ddprun-test-port-{port}")
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            mark.close()
+            continue
+        PORT_MARKS.append(mark)
+        return port
 
 
 def agent_of(warden):

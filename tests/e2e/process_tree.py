@@ -30,9 +30,15 @@ def tree_of(pid):
     return pids
 
 
-def kill_tree(process):
-    """SIGKILL to all of it, the first one first."""
-    for pid in tree_of(process.pid):
+def signal_all(pids, number):
+    """To those of them that live."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+
+
+def kill_tree(process):
+    """SIGKILL to all of it, as when its machine is gone: none has the time to see another one's end."""
+    signal_all(tree_of(process.pid), signal.SIGSTOP)
+    signal_all(tree_of(process.pid), signal.SIGKILL)
     process.communicate()

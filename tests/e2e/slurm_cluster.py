@@ -7,13 +7,13 @@ whose programs have to be told where their libraries and each other are.
 
 import os
 import pathlib
-import random
 import shutil
 import socket
 import subprocess
 import time
 
 import pytest
+from conftest import free_port
 
 SBIN = os.environ["PATH"] + ":/usr/sbin:/sbin"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
@@ -63,18 +63,6 @@ NodeName=n1 NodeHostname={host} NodeAddr={address} Port={first_port} CPUs={cpus}
 NodeName=n2 NodeHostname={host} NodeAddr={address} Port={second_port} CPUs={cpus} State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES State=UP OverSubscribe=YES
 """
-
-
-def free_port():
-    """Free, and not of those that the kernel gives to whoever connects before the daemon binds it."""
-    for port in random.sample(range(20000, 32000), 100):
-        with socket.socket() as listener:
-            try:
-                listener.bind(("", port))
-                return port
-            except OSError:
-                continue
-    raise OSError("none of a hundred ports is free")
 
 
 class SlurmCluster:

@@ -2,12 +2,11 @@
 """A run whose service other nodes have copies of: node 0 ends, is killed, is stopped and wakes up, is started again."""
 
 import json
-import os
 import signal
 
 import pytest
 from conftest import BIN, clean_environment, finish_all, free_port, run, start, wait_for
-from process_tree import is_alive, kill_tree, tree_of
+from process_tree import is_alive, kill_tree, signal_all, tree_of
 
 WORKER = ["sh", "-c", 'echo $$ > pid.$RANK; while [ ! -e end ]; do sleep 0.1; done; echo "rank $RANK of round $DDPRUN_ROUND ends"']
 
@@ -26,9 +25,15 @@ class Run:
         for count in range(3):  # one after the other, so that each takes another port
             self.nodes.append(self.start(count))
             if count < services:
-                wait_for("its service", lambda count=count: "the rendezvous service here" in self.said(count))
-        wait_for("the workers", lambda: all(self.pid(rank) for rank in range(3)))
-        self.round = wait_for("three nodes", lambda: self.round_of(3))
+                self.wait_for("its service", lambda count=count: "the rendezvous service here" in self.said(count))
+        self.wait_for("the workers", lambda: all(self.pid(rank) for rank in range(3)))
+        self.round = self.wait_for("three nodes", lambda: self.round_of(3))
+
+    def wait_for(self, what, question):
+        try:
+            return wait_for(what, question)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; ports {self.ports}, nodes said {[self.said(i) for i in range(len(self.nodes))]}") from error
 
     def start(self, index):
         return start(self.command, env=self.env, start_new_session=True, stderr=open(self.folder / f"node{index}.log", "ab"))
@@ -115,13 +120,11 @@ def test_a_service_that_was_stopped_gives_way_when_it_wakes_up(tmp_path, monkeyp
     wait_for("the copies", training.copies(2))
     pids = [training.pid(rank) for rank in range(3)]
     stopped = [pid for pid in tree_of(training.nodes[0].pid) if pid not in pids]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    signal_all(stopped, signal.SIGSTOP)
     wait_for("a standby that has lost it", lambda: "makes this one lead" in training.said(1))
     assert training.promote(1).returncode == 0
     wait_for("a leader", lambda: training.hears() is not None)
-    for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+    signal_all(stopped, signal.SIGCONT)
     wait_for("its end", lambda: "no longer leads: another service was promoted meanwhile" in training.said(0))
     wait_for("three nodes", lambda: training.round_of(3) == training.round)
     assert [training.pid(rank) for rank in range(3)] == pids and all(is_alive(pid) for pid in pids)
