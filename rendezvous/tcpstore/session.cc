@@ -18,6 +18,9 @@ using tcpstore::ReplyShape;
 
 // A value of this size goes to its client without a copy.
 constexpr std::size_t kPieceBytes = 4096;
+// For a QUEUE_POP of a client that was told of a value which another one has popped since. The
+// client's own timeout is unknown and ended with its WAIT.
+constexpr std::chrono::seconds kNextValueTimeout{10};
 
 ReplyShape ReplyOf(StoreVerb verb) { return tcpstore::FindKind(verb)->reply; }
 
@@ -138,6 +141,7 @@ void TcpStoreSession::TakeTerms(const tcpstore::ClientRequest& request) {
 
 void TcpStoreSession::Ask(StoreOp op) {
   const std::optional<Terms> terms = std::exchange(terms_, std::nullopt);
+  const std::string told_of = std::exchange(told_of_, {});
   if (!terms && ReplyOf(op.verb) == ReplyShape::kNone) {
     requests_.push_back({++last_id_, std::move(op), /*alone=*/true});
     silent_.insert(last_id_);
@@ -149,6 +153,8 @@ void TcpStoreSession::Ask(StoreOp op) {
     if (MayWait(op.verb)) op.timeout = terms->timeout;
   } else if (op.verb == StoreVerb::kWait || op.verb == StoreVerb::kWaitCount) {
     op.timeout = kStoreTimeoutMax;  // the client has one of its own, and cancels
+  } else if (op.verb == StoreVerb::kQueuePop && told_of == PackKeys(op.keys)) {
+    op.timeout = kNextValueTimeout;
   }
   under_way_->counts = op.verb == StoreVerb::kWaitCount;
   under_way_->op = {.verb = op.verb, .round = op.round, .number = op.number, .timeout = op.timeout};
@@ -176,6 +182,7 @@ StoreOp TcpStoreSession::UnderWayAgain() const {
 
 void TcpStoreSession::StopWaitingIfSilent() {
   if (!under_way_.has_value() || !under_way_->done || !silent_.empty()) return;
+  told_of_ = std::move(under_way_->packed_keys);
   under_way_.reset();
   Put8(tcpstore::kStopWaiting);
 }
@@ -232,7 +239,9 @@ void TcpStoreSession::Reply(const StoreResult& result) {
   under_way_.reset();
   if (verb == StoreVerb::kGet && absl::IsDeadlineExceeded(status)) return PutBytes("");
   // The length before; a client asks only whether it is 0.
-  if (verb == StoreVerb::kQueuePop && absl::IsNotFound(status)) return Put64(0);
+  if (verb == StoreVerb::kQueuePop &&
+      (absl::IsNotFound(status) || absl::IsDeadlineExceeded(status)))
+    return Put64(0);
   if (!status.ok()) {
     status_ = status;
     return;

@@ -7,6 +7,10 @@
 // a WAIT or a BARRIER is under way only its CANCEL_WAIT is read. A request with terms has a reply
 // whatever it is, and an error of the store does not end its connection. The replies to at most one
 // request wait for the client to read them, where they are large.
+//
+// torch's client pops by a WAIT and a QUEUE_POP, and another one may take the value in between. The
+// QUEUE_POP then waits for the next value, for a few seconds, where torch's own server answers that
+// the queue is empty.
 #pragma once
 
 #include <chrono>
@@ -118,6 +122,7 @@ class TcpStoreSession {
   absl::flat_hash_set<std::uint64_t> silent_;  // operations without a reply that are under way
   std::optional<Terms> terms_;                 // of the next request
   std::optional<UnderWay> under_way_;
+  std::string told_of_;  // the packed keys of the WAIT whose end was the last reply
   absl::Status status_;
 };
 

@@ -222,6 +222,27 @@ TEST_F(TcpStoreSessionTest, AValueOfAQueueEndsOneWait) {
   EXPECT_EQ(Got(two), "\0"s);
 }
 
+TEST_F(TcpStoreSessionTest, WhoIsToldOfAValueThatAnotherPopsGetsTheNext) {
+  Send(one, Request(6, Keys({"q"})));
+  Send(two, Request(14, Text("q"), Text("x")));
+  EXPECT_EQ(Got(one), "\0"s);
+  Send(two, Request(6, Keys({"q"})) + Request(15, Text("q")));
+  EXPECT_EQ(Got(two), "\0"s + U64(1) + Text("x"));
+  EXPECT_EQ(Ask(Request(15, Text("q"))), "") << "torch's client would raise QueueEmptyError";
+  Send(two, Request(14, Text("q"), Text("y")));
+  EXPECT_EQ(Got(one), U64(1) + Text("y"));
+  EXPECT_EQ(Ask(Request(15, Text("q"))), U64(0)) << "a QUEUE_POP alone does not wait";
+}
+
+TEST_F(TcpStoreSessionTest, WhoIsToldOfAValueThatAnotherPopsHearsSoonThatThereIsNoMore) {
+  Send(one, Request(6, Keys({"q"})));
+  Send(two, Request(14, Text("q"), Text("x")) + Request(15, Text("q")));
+  EXPECT_EQ(Got(one), "\0"s);
+  EXPECT_EQ(Ask(Request(15, Text("q"))), "");
+  Deliver(store.Tick(TimePoint{} + std::chrono::seconds(10)));
+  EXPECT_EQ(Got(one), U64(0));
+}
+
 TEST_F(TcpStoreSessionTest, OnlyAWaitThatMayBeForAQueueIsNotJoined) {
   Send(one, Request(6, Keys({"a", "b"})));
   Send(two, Request(6, Keys({"a"})));
