@@ -169,6 +169,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.stop_timeout = StopTimeout(options.stopping);
   if (!config_.health_command.empty()) join.stop_timeout += options.health.timeout;
   join.hears_preemption = true;
+  join.traceparent = observer_.traceparent();
   session_.Begin(std::move(join), own_address_.TimeLeft(now));
 }
 
@@ -247,6 +248,7 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       if (const auto message = workers_.ReadProgress(ready.worker, now, events_)) {
         watch_.OnProgress(ready.worker, *message, now);
         trainer_.OnProgress(ready.worker, *message, now);
+        observer_.OnProgress(ready.worker, *message);
       }
       return;
     case Source::kStdin:
@@ -432,7 +434,9 @@ void Agent::StartRound(const SpawnRound& spawn, TimePoint now) {
   if (!status.ok()) return workers_.FailToSpawn(std::string(status.message()), now, events_);
   trainer_.OnStart(start);
   stdin_pump_.BeginRound(start.rank_first, workers_.table().size());
-  workers_.Spawn(start, own_address_.Variables(start), now, events_);
+  std::vector<std::string> variables = own_address_.Variables(start);
+  if (const auto traceparent = TraceVariable(start)) variables.push_back(*traceparent);
+  workers_.Spawn(start, variables, now, events_);
 }
 
 void Agent::SendStopped(const ReportStopped& stopped, TimePoint now) {

@@ -113,8 +113,8 @@ void Agent::Close() {
   session_.End();
   stores_.Close();
   session_.CloseService();
-  if (const auto problem = observer_.FinishMessages(config_.worker_signal_mask, poller_))
-    Print(*problem);
+  for (const std::string& problem : observer_.FinishMessages(config_.worker_signal_mask, poller_))
+    Print(problem);
   observer_.Close();
   // Last, so that a slow reader or disk does not delay other nodes. A signal ends the wait.
   const OwnedFd impatience =

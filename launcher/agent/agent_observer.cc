@@ -36,6 +36,9 @@ absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& no
         [this](const RunState& before, const MembershipEvent& event, TimePoint now) {
           if (report_->detached() && !report_->Steps(steps_.Of(before, event, now))) steps_.Lost();
         });
+  TraceSettings traces = ReadTraceSettings(ReadVariable, host);
+  if (!traces.url.empty() || !traces.warning.empty())
+    tracer_ = std::make_unique<Tracer>(std::move(traces), background);
   refusals_.Begin(service_.get(), std::move(wake));
   return absl::OkStatus();
 }
@@ -43,6 +46,7 @@ absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& no
 absl::Status AgentObserver::Serve(const ObserveOptions& options, RendezvousServer* server) {
   taps_own_ = (report_->detached() || notifier_ != nullptr) && server == nullptr;
   server_ = server;
+  if (tracer_ != nullptr) tracer_->OnServe(server != nullptr);
   if (report_->detached() && server != nullptr) {
     first_sample_ = std::chrono::steady_clock::now();
     next_sample_ = first_sample_;
@@ -60,6 +64,7 @@ void AgentObserver::OnEvent(const Event& event, const SupervisorState& state) {
     run_id_ = start->run_id;
     node_rank_ = start->node_rank;
   }
+  if (tracer_ != nullptr) tracer_->OnEvent(event);
   if (writes()) {
     if (auto said = EventOf(event, state)) Write(*std::move(said));
   }
@@ -86,6 +91,7 @@ void AgentObserver::OnFault(const Start* start, int local_rank, const std::strin
 
 void AgentObserver::OnEnd(int exit_code, const std::string& text) {
   if (sends()) notifier_->OnEnd(exit_code, text);
+  if (tracer_ != nullptr) tracer_->OnEnd(exit_code, text);
   if (writes()) Write(AgentEnded(exit_code));
 }
 
@@ -120,6 +126,9 @@ std::optional<std::string> AgentObserver::OnTurn(const std::function<std::string
                                                  const sigset_t& signal_mask, Poller& poller,
                                                  TimePoint now) {
   if (next_sample_ && now >= *next_sample_) TakeSample(now);
+  if (tracer_ != nullptr) {
+    if (auto problem = tracer_->OnTurn(now)) return problem;  // the next turn is the notifier's
+  }
   if (notifier_ == nullptr) return std::nullopt;
   return notifier_->OnTurn(progress, signal_mask, poller, now);
 }
@@ -140,10 +149,17 @@ void AgentObserver::TakeSample(TimePoint now) {
   }
 }
 
-std::optional<std::string> AgentObserver::FinishMessages(const sigset_t& signal_mask,
-                                                         Poller& poller) {
-  if (notifier_ == nullptr) return std::nullopt;
-  return notifier_->Finish(signal_mask, poller);
+std::vector<std::string> AgentObserver::FinishMessages(const sigset_t& signal_mask,
+                                                       Poller& poller) {
+  std::vector<std::string> problems;
+  if (tracer_ != nullptr) {
+    if (auto problem = tracer_->Finish()) problems.push_back(*std::move(problem));
+  }
+  if (notifier_ != nullptr) {
+    if (auto problem = notifier_->Finish(signal_mask, poller))
+      problems.push_back(*std::move(problem));
+  }
+  return problems;
 }
 
 std::vector<MetricSeries> AgentObserver::Collect() {

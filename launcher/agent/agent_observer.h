@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves the agent about the run: its event log, metrics and messages, if the options enable
-// them, and the events of a detached run.
+// What leaves the agent about the run: its event log, metrics, messages and traces, if the options
+// or the environment enable them, and the events of a detached run.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "launcher/runs/run_sample.h"
 #include "launcher/runs/step_lines.h"
 #include "launcher/supervisor/supervisor.h"
+#include "launcher/trace/tracer.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
 #include "rendezvous/observe/run_observer.h"
@@ -43,6 +44,8 @@ class AgentObserver {
                     const RunReport& report, const Background& background, EventLog::Notify notify,
                     std::function<void()> wake);
 
+  // Of this node's Join.
+  std::string traceparent() const { return tracer_ == nullptr ? "" : tracer_->traceparent(); }
   // For the service in this process.
   RunWatcher* watcher() { return &refusals_; }
   // Until Close(). `server`: null, if another process has the service.
@@ -51,6 +54,9 @@ class AgentObserver {
   // `state`: before the event.
   void OnEvent(const Event& event, const SupervisorState& state);
   void OnStarted(const Start& start, int local_rank, std::int64_t pid);
+  void OnProgress(int local_rank, const ProgressMessage& message) {
+    if (tracer_ != nullptr) tracer_->OnProgress(local_rank, message);
+  }
   void OnFault(const Start* start, int local_rank, const std::string& words);
   // `text`: the verdict; empty on success.
   void OnEnd(int exit_code, const std::string& text);
@@ -61,11 +67,12 @@ class AgentObserver {
                                     const sigset_t& signal_mask, Poller& poller, TimePoint now);
   std::optional<TimePoint> NextDeadline() {
     return Earliest({refusals_.NextDeadline(), next_sample_,
-                     notifier_ == nullptr ? std::nullopt : notifier_->NextDeadline()});
+                     notifier_ == nullptr ? std::nullopt : notifier_->NextDeadline(),
+                     tracer_ == nullptr ? std::nullopt : tracer_->NextDeadline()});
   }
   pid_t pid() const { return notifier_ == nullptr ? 0 : notifier_->pid(); }
-  // After OnEnd(): the last message. Returns a line to show.
-  std::optional<std::string> FinishMessages(const sigset_t& signal_mask, Poller& poller);
+  // After OnEnd(): the last spans and the last message. Returns lines to show.
+  std::vector<std::string> FinishMessages(const sigset_t& signal_mask, Poller& poller);
   void Close();
 
  private:
@@ -85,7 +92,8 @@ class AgentObserver {
   int node_rank_ = -1;     // of the last round
   bool taps_own_ = false;  // the agent's own events, for `report_` and `notifier_`
   std::unique_ptr<Notifier> notifier_;
-  StepLines steps_;  // under the run's lock
+  StepLines steps_;                 // under the run's lock
+  std::unique_ptr<Tracer> tracer_;  // null: the environment enables none
   std::unique_ptr<RunObserver> service_;
   Refusals refusals_;
   RendezvousServer* server_ = nullptr;

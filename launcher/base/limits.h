@@ -127,6 +127,14 @@ inline constexpr std::int64_t kNotifyAliveSecondsMax = 30 * 24 * 3600;
 inline constexpr std::size_t kNotifyTextsMax = 20;
 inline constexpr std::size_t kNotifyTextBytesMax = 1900;  // Discord takes 2000 characters
 inline constexpr std::size_t kNotifyEventsMax = 256;
+// Traces: the time between two requests, for one to be answered, and for the last ones at the end of
+// the run; the spans that wait, those of one request, and a text of one.
+inline constexpr std::chrono::seconds kTraceInterval{5};
+inline constexpr std::chrono::seconds kTraceTimeout{10};
+inline constexpr std::chrono::seconds kTraceLastTimeout{1};
+inline constexpr std::size_t kTraceSpansMax = 2048;
+inline constexpr std::size_t kTraceBatchMax = 512;
+inline constexpr std::size_t kTraceTextBytesMax = 1024;
 // Nodes that were refused are shown on node 0's console a line at a time, this often at most; as
 // many as this wait for the event log.
 inline constexpr std::chrono::seconds kRefusalInterval{5};

@@ -58,6 +58,11 @@ std::string Environment() {
           "PYTHON_EXEC",
           "The Python that runs scripts and modules (that of ddprun's own virtual environment, or "
           "python3 in PATH)."),
+      Entry("OTEL_EXPORTER_OTLP_ENDPOINT",
+            "Send the run as an OpenTelemetry trace to this URL, by OTLP as http/json. "
+            "OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, "
+            "OTEL_TRACES_EXPORTER and OTEL_SDK_DISABLED are read too."),
+      Entry("TRACEPARENT", "The parent of that trace (W3C). The workers get that of their round."),
       Entry("LOGLEVEL", "INFO: also print which flags have no effect."),
       ".PP\nFor the workers ddprun sets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
       "GROUP_RANK, MASTER_ADDR,\nMASTER_PORT and the other variables of torchrun.\n");

@@ -126,9 +126,11 @@ absl::Status Send(const HttpsPost& post, bool over_tls, const char* host, const 
   }
   Tls tls{context.get(), host};
   STACK_OF(CONF_VALUE)* added = nullptr;
-  const bool complete =
+  bool complete =
       post.bearer.empty() ||
       X509V3_add_value("Authorization", absl::StrCat("Bearer ", post.bearer).c_str(), &added) == 1;
+  for (const auto& [name, value] : post.headers)
+    complete = complete && X509V3_add_value(name.c_str(), value.c_str(), &added) == 1;
   const std::unique_ptr<STACK_OF(CONF_VALUE), Frees<FreeHeaders>> headers(added);
   const OwnedBio body(BIO_new_mem_buf(post.body.data(), static_cast<int>(post.body.size())));
   if (!complete || body == nullptr) return absl::UnavailableError(TakeReason());

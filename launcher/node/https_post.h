@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -19,6 +21,8 @@ struct HttpsPost {
   std::chrono::seconds timeout{1};  // for the connection and the answer together
   std::string content_type = "application/json";
   bool without_tls = false;  // http:// will do
+  // More headers; none may have a line end.
+  std::vector<std::pair<std::string, std::string>> headers{};
 };
 
 // INVALID_ARGUMENT: the URL, or a token that is no header. UNAVAILABLE: any other reason, with the

@@ -43,6 +43,7 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
   std::vector<std::string> environment;
   if (place.visible_devices.has_value()) names.insert(VisibleVariable(place.device_kind));
   names.insert(kTokenVariable);  // taken out of this process's own already: to be sure
+  for (const std::string& entry : network) names.insert(entry.substr(0, entry.find('=')));
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) environment.push_back(entry);
   }

@@ -15,8 +15,8 @@ namespace ddprun {
 
 // `inherited`: NAME=VALUE. Variables that an outer ddprun or torchrun has set for its workers are
 // replaced or removed. Then the variables of `place`: its GPUs, LOCAL_RANK=0 if that is asked for,
-// and OMP_NUM_THREADS where that is not set. Then `network`, NAME=VALUE, and
-// TORCH_NCCL_ASYNC_ERROR_HANDLING=1 where it is not set.
+// and OMP_NUM_THREADS where that is not set. Then `network`, NAME=VALUE, in the place of what is
+// inherited, and TORCH_NCCL_ASYNC_ERROR_HANDLING=1 where it is not set.
 std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited,
                                        const WorkerEnv& env, const Place& place,
                                        const std::vector<std::string>& network);

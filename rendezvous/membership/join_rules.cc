@@ -106,8 +106,8 @@ absl::Status CheckRoles(const Join& join) {
 absl::Status CheckFields(const Join& join) {
   if (join.node_id.value.empty())
     return absl::InvalidArgumentError("a node joined without a node id");
-  for (const std::string* name :
-       {&join.node_id.value, &join.host, &join.address, &join.run_id, &join.role, &join.topology}) {
+  for (const std::string* name : {&join.node_id.value, &join.host, &join.address, &join.run_id,
+                                  &join.role, &join.topology, &join.traceparent}) {
     if (name->size() > kNameBytesMax) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", join.host.substr(0, kNameBytesMax), " joined with a name of ",

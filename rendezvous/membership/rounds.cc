@@ -81,6 +81,9 @@ void Rounds::Seal(std::vector<Member*> chosen) {
   start.restarts_max = state_.rules->restarts_max;
   start.restarts_forgiven = state_.restart_count - state_.restarts.used;
   start.left_out = state_.left_out;
+  const auto host = std::find_if(chosen.begin(), chosen.end(),
+                                 [](const Member* member) { return member->join.hosts_service; });
+  start.traceparent = (host == chosen.end() ? chosen.front() : *host)->join.traceparent;
   start.world_size = 0;
   for (Member* member : chosen) {
     member->rank_first = start.world_size;

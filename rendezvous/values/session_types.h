@@ -228,6 +228,8 @@ struct Join {
   bool ranks_by_role = false;          // RANK and WORLD_SIZE are counted in a role
   RankOrder rank_order = RankOrder::kJoin;
   std::string topology;  // of kTopology: its place in the network, as "s0.s1.n3"
+  // W3C: the run's span, if this node sends the run's trace; empty: it sends none.
+  std::string traceparent;
   bool operator==(const Join&) const = default;
 };
 
@@ -390,6 +392,7 @@ struct Start {
   int role_rank_first = 0;       // as rank_first, among the workers of the node's role
   int role_world_size = 1;       // of that role
   std::vector<RoleRanks> roles;  // of Join::roles
+  std::string traceparent;       // Join's, of the node that hosts the service, else of node 0
   bool operator==(const Start&) const = default;
 };
 

@@ -86,6 +86,7 @@ DDPRUN_MESSAGE(Join) {
   FIELD(ranks_by_role);
   FIELD(rank_order);
   TEXT(topology, kJoinNameBytes);
+  TEXT(traceparent, kJoinNameBytes);
 }
 
 // Names as in Join, so that they mean the same run and node.
@@ -297,6 +298,7 @@ DDPRUN_MESSAGE(Start) {
   FIELD(role_rank_first);
   FIELD(role_world_size);
   LIST(roles, kLocalWorldSizeMax);
+  TEXT(traceparent, kNameBytesMax);
 }
 
 DDPRUN_MESSAGE(Stop) {

@@ -44,7 +44,7 @@ def clean_environment(**more):
     env = {
         name: value
         for name, value in os.environ.items()
-        if name not in CLEANED and not name.startswith(("PET_", "TORCHELASTIC_", "DDPRUN_", "GLOO_", "NCCL_"))
+        if name not in CLEANED and not name.startswith(("PET_", "TORCHELASTIC_", "DDPRUN_", "GLOO_", "NCCL_", "OTEL_", "TRACE"))
     }
     # The tests' own Python is what a `.py` program is run with.
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]

@@ -20,7 +20,7 @@ FOLDERS = {
     "rendezvous": """base process tcpstore values security membership observe store wire streams journal etcd proxy client listener
         service election""".split(),
     "launcher": """base options node runs chaos supervisor ctl top web replay simulate notices command_line placement collectives output
-        processes notify hang workers agent hosts doctor commands""".split(),
+        processes notify trace hang workers agent hosts doctor commands""".split(),
     "worker": [
         "include",
         *(f"library/{name}" for name in "base files math accelerator rounds distributed ddp progress checkpoint core".split()),

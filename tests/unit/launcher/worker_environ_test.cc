@@ -72,6 +72,14 @@ TEST(WorkerEnvironTest, TheNetworksVariablesAreAdded) {
               Contains("GLOO_SOCKET_IFNAME=eth0"));
 }
 
+TEST(WorkerEnvironTest, TheRoundsTraceReplacesThatOfTheParent) {
+  const auto environment = WorkerEnviron({"TRACEPARENT=of-all", "TRACESTATE=x"}, TwoWorkers(), {},
+                                         {"TRACEPARENT=of-the-round"});
+  EXPECT_THAT(environment, Contains("TRACEPARENT=of-the-round"));
+  EXPECT_THAT(environment, Contains("TRACESTATE=x"));
+  EXPECT_THAT(environment, Not(Contains("TRACEPARENT=of-all")));
+}
+
 TEST(WorkerEnvironTest, NcclErrorsEndTheWorkerUnlessAPersonSaysOtherwise) {
   EXPECT_THAT(WorkerEnviron({}, TwoWorkers(), {}, {}),
               Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=1"));

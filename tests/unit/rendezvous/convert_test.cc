@@ -90,6 +90,7 @@ TEST(ConvertTest, Reports) {
   join.ranks_by_role = true;
   join.rank_order = RankOrder::kTopology;
   join.topology = "s0.s1.n3";
+  join.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);
@@ -171,6 +172,7 @@ TEST(ConvertTest, Directives) {
       Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8, 9, "b"});
   ExpectRoundTrip<Directive, v1::Directive>(
       Start{.round = RoundId{1}, .roles = {{1, 2, 3, 4, "addr", 5}, {6, 7, 8, 9, "b", 10}}});
+  ExpectRoundTrip<Directive, v1::Directive>(Start{.round = RoundId{1}, .traceparent = "00-1-2-01"});
   for (const bool last : {false, true}) {
     ExpectRoundTrip<Directive, v1::Directive>(
         Stop{RoundId{2}, FullFailure(FailureKind::kNodeLost), last});

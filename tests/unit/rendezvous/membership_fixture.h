@@ -35,6 +35,7 @@ struct JoinOptions {
   bool ranks_by_role = false;
   RankOrder rank_order = RankOrder::kJoin;
   std::string topology;
+  std::string traceparent;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -65,6 +66,7 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.ranks_by_role = options.ranks_by_role;
   join.rank_order = options.rank_order;
   join.topology = options.topology;
+  join.traceparent = options.traceparent;
   return join;
 }
 

@@ -51,6 +51,20 @@ TEST(FormingTest, ACompleteRoundIsSealedAtOnce) {
   EXPECT_EQ(NextDeadline(run.state), std::nullopt);
 }
 
+TEST(FormingTest, TheTraceOfARunIsThatOfTheNodeWithTheServiceOrOfNodeZero) {
+  for (const bool hosts_service : {false, true}) {
+    TestRun run;
+    const LinkId a =
+        run.Joins("a", {.node_rank = 1, .hosts_service = hosts_service, .traceparent = "of a"});
+    const LinkId b = run.Joins("b", {.node_rank = 0, .traceparent = "of b"});
+    for (const LinkId link : {a, b}) {
+      const auto start = run.Sent<Start>(link);
+      ASSERT_TRUE(start.has_value());
+      EXPECT_EQ(start->traceparent, hosts_service ? "of a" : "of b");
+    }
+  }
+}
+
 TEST(FormingTest, WorkersAreAlsoCountedByTheirRole) {
   TestRun run;
   const LinkId a = run.Joins("a", {.nodes = 3, .local_world_size = 2, .role = "actor"});
