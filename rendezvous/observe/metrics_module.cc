@@ -8,9 +8,13 @@
 #include <prometheus/metric_family.h>
 
 #include <exception>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/base/limits.h"
+#include "rendezvous/observe/civet_end.h"
 
 namespace ddprun {
 namespace {
@@ -58,14 +62,22 @@ class Exporter final : public MetricsExporter {
  public:
   Exporter(const std::string& bind_address, std::function<std::vector<MetricSeries>()> collect)
       : collector_(std::make_shared<Collector>(std::move(collect))),
-        exposer_({"listening_ports", bind_address, "num_threads", std::to_string(kScrapeThreads),
-                  "request_timeout_ms", std::to_string(kScrapeTimeout.count())}) {
-    exposer_.RegisterCollectable(collector_);
+        address_(bind_address.substr(0, bind_address.rfind(':'))) {
+    const std::vector<std::string> options = {
+        "listening_ports",    bind_address,
+        "num_threads",        std::to_string(kScrapeThreads),
+        "request_timeout_ms", std::to_string(kScrapeTimeout.count())};
+    exposer_ = std::make_unique<prometheus::Exposer>(options);
+    exposer_->RegisterCollectable(collector_);
+  }
+  ~Exporter() override {
+    EndCivet(address_, exposer_->GetListeningPorts().at(0), [this] { exposer_.reset(); });
   }
 
  private:
   const std::shared_ptr<Collector> collector_;
-  prometheus::Exposer exposer_;
+  const std::string address_;
+  std::unique_ptr<prometheus::Exposer> exposer_;
 };
 
 }  // namespace

@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "rendezvous/base/limits.h"
+#include "rendezvous/observe/civet_end.h"
 #include "rendezvous/observe/web_server.h"
 
 namespace ddprun {
 namespace {
+
+constexpr char kAddress[] = "127.0.0.1";
 
 std::string TextOr(const char* text) { return text == nullptr ? "" : text; }
 
@@ -40,7 +43,7 @@ class Reply final : public WebReply {
 class CivetServer final : public WebServer {
  public:
   CivetServer(int port, WebHandler handler) : handler_(std::move(handler)) {
-    const std::string ports = "127.0.0.1:" + std::to_string(port);
+    const std::string ports = kAddress + (":" + std::to_string(port));
     const std::string threads = std::to_string(kWebConnectionsMax);
     const std::string timeout = std::to_string(kWebTimeout.count());
     const std::string request = std::to_string(kWebRequestBytesMax);
@@ -63,7 +66,7 @@ class CivetServer final : public WebServer {
     if (mg_get_server_ports(context_, 1, bound) == 1) port_ = bound[0].port;
   }
   ~CivetServer() override {
-    if (context_ != nullptr) mg_stop(context_);
+    if (context_ != nullptr) EndCivet(kAddress, port_, [this] { mg_stop(context_); });
   }
 
   int port() const override { return port_; }
