@@ -36,6 +36,11 @@ std::optional<double> Loss(absl::string_view text) {
   return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
 }
 
+std::optional<double> Share(absl::string_view text) {
+  const std::optional<double> value = Rate(text);
+  return value && *value <= 1 ? value : std::nullopt;
+}
+
 std::string Name(absl::string_view text) {
   return std::string(text.substr(0, kProgressNameBytesMax));
 }
@@ -144,6 +149,7 @@ std::string ToText(const ProgressMessage& message) {
   add("RATE", message.rate);
   add("UNIT", message.unit);
   add("LOSS", message.loss);
+  add("ACCURACY", message.accuracy);
   add("GPU_MEMORY", message.gpu_memory);
   add("SECTION", message.section);
   if (message.times) absl::StrAppend(&text, "TIMES=", ToText(*message.times), "\n");
@@ -198,6 +204,8 @@ ProgressMessage ParseProgress(std::string_view text) {
       message.unit = Name(value);
     } else if (key == "LOSS") {
       MergeOne(Loss(value), message.loss);
+    } else if (key == "ACCURACY") {
+      MergeOne(Share(value), message.accuracy);
     } else if (key == "GPU_MEMORY") {
       MergeOne(Count(value), message.gpu_memory);
     } else if (key == "SECTION") {
@@ -239,6 +247,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.rate, message.rate);
   MergeOne(later.unit, message.unit);
   MergeOne(later.loss, message.loss);
+  MergeOne(later.accuracy, message.accuracy);
   MergeOne(later.gpu_memory, message.gpu_memory);
   MergeOne(later.section, message.section);
   MergeOne(later.times, message.times);

@@ -7,6 +7,7 @@
 //   RATE=310.5      of this worker alone, per second
 //   UNIT=images
 //   LOSS=0.41       of this worker's last batch; any number, or nan
+//   ACCURACY=0.93   of the last evaluation, from 0 to 1
 //   GPU_MEMORY=4194304   bytes of the GPU's memory that it holds
 //   SECTION=data    current activity: any name; the name of a collective (all_reduce, barrier)
 //   means
@@ -62,6 +63,7 @@ struct ProgressMessage {
   std::optional<double> rate;
   std::optional<std::string> unit;
   std::optional<double> loss;  // infinite: it is not finite
+  std::optional<double> accuracy;
   std::optional<std::int64_t> gpu_memory;
   std::optional<std::string> section;
   std::optional<CollectivePlace> place;

@@ -155,6 +155,11 @@ void AppendRun(const RunStatus& run, std::string& out) {
   if (more > 0) absl::StrAppend(&out, "  and ", more, " more nodes\n");
 }
 
+// Null also for a loss that is not finite.
+Json Finite(const std::optional<double>& number) {
+  return number && std::isfinite(*number) ? Json(*number) : Json(nullptr);
+}
+
 // null: not known.
 Json Known(std::int64_t number) { return number >= 0 ? Json(number) : Json(nullptr); }
 
@@ -176,17 +181,13 @@ Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds a
           {"epoch", Known(progress->epoch)},
           {"rate", progress->rate > 0 ? Json(progress->rate) : Json(nullptr)},
           {"rate_unit", progress->rate_unit},
+          {"accuracy", Finite(progress->accuracy)},
           {"section", progress->section},
           {"slow_rank", Known(progress->slow_rank)},
           {"slowness", progress->slow_rank >= 0 ? Json(progress->slowness) : Json(nullptr)},
           {"damages", Known(progress->damages)},
           {"damaged_rank", Known(progress->damaged_rank)},
           {"age_ms", age.count()}};
-}
-
-// Null also for a loss that is not finite.
-Json Finite(const std::optional<double>& loss) {
-  return loss && std::isfinite(*loss) ? Json(*loss) : Json(nullptr);
 }
 
 Json ToJson(const RankReport& report, int rank) {

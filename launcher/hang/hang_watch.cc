@@ -65,6 +65,7 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   if (message.unit) progress.rate_unit = *message.unit;
   if (message.section) progress.section = *message.section;
   if (message.loss) worker.loss = message.loss;
+  if (message.accuracy) progress.accuracy = message.accuracy;
   if (message.gpu_memory) worker.gpu_memory = *message.gpu_memory;
   if (message.slow) {
     progress.slow_rank = *message.slow > 0 ? local_rank : -1;

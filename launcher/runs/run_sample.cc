@@ -75,6 +75,7 @@ RunSample SampleOf(const RunStatus& run, std::int64_t time_ms) {
     sample.epoch = run.progress->epoch;
     sample.rate = run.progress->rate;
     sample.rate_unit = run.progress->rate_unit;
+    sample.accuracy = run.progress->accuracy;
   }
   sample.loss = run.loss;
   if (const auto sum = run.time.Sum(); sum.count() > 0) {
@@ -106,6 +107,7 @@ std::string SampleLine(const RunSample& sample, std::size_t bytes_max) {
   if (sample.rate > 0) json["rate"] = sample.rate;
   if (!sample.rate_unit.empty()) json["rate_unit"] = sample.rate_unit;
   if (sample.loss) json["loss"] = *sample.loss;  // null, if it is not finite
+  if (sample.accuracy) json["accuracy"] = *sample.accuracy;
   if (sample.goodput) json["goodput"] = *sample.goodput;
   std::string without = JsonText(json);
   if (!sample.nodes) return without;
@@ -132,6 +134,7 @@ std::optional<RunSample> ParseSample(const std::string& line) {
   if (const auto unit = json.find("rate_unit"); unit != json.end() && unit->is_string())
     sample.rate_unit = unit->get<std::string>();
   sample.loss = Figure(json, "loss");
+  sample.accuracy = Figure(json, "accuracy");
   sample.goodput = Figure(json, "goodput");
   const auto nodes = json.find("nodes");
   if (nodes == json.end() || !nodes->is_array()) return sample;

@@ -39,8 +39,9 @@ struct RunSample {
   std::int64_t epoch = -1;
   double rate = 0;  // per second; 0: not reported
   std::string rate_unit;
-  std::optional<double> loss;     // absent: not reported; not finite: a training that diverged
-  std::optional<double> goodput;  // share of all rank-seconds that were spent on training
+  std::optional<double> loss;      // absent: not reported; not finite: a training that diverged
+  std::optional<double> accuracy;  // of the last evaluation, 0 to 1; absent: not reported
+  std::optional<double> goodput;   // share of all rank-seconds that were spent on training
   std::optional<std::vector<SampledNode>> nodes;  // absent: as before
 };
 

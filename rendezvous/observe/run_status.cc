@@ -152,6 +152,7 @@ Progress Summarize(const std::vector<const Progress*>& all) {
       most = one->damages;
       together.damaged_rank = one->damaged_rank;
     }
+    if (!together.accuracy) together.accuracy = one->accuracy;
     if (one->slow_rank < 0 || one->slowness < together.slowness) continue;
     together.slow_rank = one->slow_rank;
     together.slowness = one->slowness;

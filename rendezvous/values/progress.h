@@ -23,6 +23,8 @@ struct Progress {
   // found on most often. -1: not checked; none.
   std::int64_t damages = -1;
   std::int64_t damaged_rank = -1;
+  // Of its last evaluation, from 0 to 1; of several that of one, as they evaluate together.
+  std::optional<double> accuracy{};
   bool operator==(const Progress&) const = default;
 };
 

@@ -107,7 +107,9 @@ DDPRUN_MESSAGE(Progress) {
   FIELD(slowness);
   COUNT(damages);
   COUNT(damaged_rank);
+  FIELD(accuracy);
   if constexpr (LOADING) {
+    if (value.accuracy && !(*value.accuracy >= 0 && *value.accuracy <= 1)) value.accuracy.reset();
     value.slowness = RateFrom(value.slowness);
     value.rate = RateFrom(value.rate);
   }

@@ -15,10 +15,12 @@ TEST(ProgressMessageTest, EveryFieldComesBack) {
   message.unit = "images";
   message.section = "all_reduce 4711 = x";
   message.loss = -0.5;
+  message.accuracy = 0.9375;
   message.gpu_memory = 1LL << 40;
   EXPECT_EQ(ParseProgress(ToText(message)), message);
   EXPECT_EQ(ParseProgress("LOSS=nan"), ParseProgress("LOSS=-inf"));
   EXPECT_FALSE(ParseProgress("LOSS=low").loss);
+  EXPECT_FALSE(ParseProgress("ACCURACY=93").accuracy) << "a share, not a percentage";
   EXPECT_EQ(ParseProgress(ToText({})), ProgressMessage{});
 }
 

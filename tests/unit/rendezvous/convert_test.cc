@@ -110,6 +110,7 @@ TEST(ConvertTest, Reports) {
       Heartbeat{RoundId{7}, {.step = 3, .slow_rank = 0, .slowness = 2.125}});
   ExpectRoundTrip<Report, v1::Report>(
       Heartbeat{RoundId{7}, {.step = 3, .damages = 2, .damaged_rank = 5}});
+  ExpectRoundTrip<Report, v1::Report>(Heartbeat{RoundId{7}, {.step = 3, .accuracy = 0.9375}});
   ExpectRoundTrip<Report, v1::Report>(Heartbeat{
       .progress_round = RoundId{7},
       .still = {{.ranks = {{2, 3}}, .place = {Collective{"0", 57, "all_reduce", 4, "int8"}, {}}}}});

@@ -145,6 +145,13 @@ TEST(Summarize, DamageIsTheSumWhereAllAreChecked) {
   EXPECT_EQ(Summarize({&one, &unchecked}).damaged_rank, -1);
 }
 
+TEST(Summarize, AccuracyIsThatOfAnyRankThatReportsOne) {
+  const Progress behind{.step = 3};
+  const Progress one{.step = 4, .accuracy = 0.5};
+  EXPECT_EQ(Summarize({&behind, &one}).accuracy, 0.5);
+  EXPECT_EQ(Summarize({&behind}).accuracy, std::nullopt);
+}
+
 TEST_F(RunStatusTest, ProgressIsOfThisRoundAndTheRunIsAsFarAsItsSlowestNode) {
   Join("a", 2);
   Join("b", 2);

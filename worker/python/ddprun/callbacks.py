@@ -39,6 +39,8 @@ def transformers_callback(track=None):
         def on_log(self, args, state, control, logs=None, **kwargs):
             if (loss := _number((logs or {}).get("loss"))) is not None:
                 progress(state.global_step, loss=loss, section="train")
+            if (accuracy := _number((logs or {}).get("eval_accuracy"))) is not None:
+                progress(state.global_step, accuracy=accuracy)
             if tracked:
                 tracked.log(state.global_step, logs or {})
 

@@ -5,6 +5,7 @@
 #include "ddprun/detail/world_access.h"
 #include "proto/progress_message.h"
 #include "worker/library/accelerator/accelerator.h"
+#include "worker/train/evaluation/metric_sums.h"
 #include "worker/train/observers/make_observers.h"
 
 namespace ddprun {
@@ -58,6 +59,12 @@ class ProgressObserver : public Observer {
         message.gpu_memory = LoadAccelerator().HeldBytes(device.index());
       at_rate_ = now;
     }
+    Send(message);
+  }
+
+  void OnEvaluation(const TrainingState&, const Evaluation& evaluation, bool) override {
+    ProgressMessage message;
+    message.accuracy = evaluation.accuracy();
     Send(message);
   }
 
