@@ -112,6 +112,9 @@ absl::Status Agent::Open() {
   if (absl::Status status = observer_.Serve(observe, service.server.get()); !status.ok()) {
     return status;
   }
+  if (observe.web_port.has_value() && session_.hosts_service()) {
+    if (absl::Status status = OpenPage(); !status.ok()) return status;
+  }
   if (session_.hosts_service() && !service.name.empty()) SendToHead(Serving{service.port});
   if (session_.hosts_service())
     config_.report.Service(service.name.empty() ? service.server->target() : service.name);
@@ -134,6 +137,15 @@ absl::Status Agent::Open() {
   own_address_.Begin(Now());
   if (!may_join_) BeginHealthCheck(Now());
   return absl::OkStatus();
+}
+
+absl::Status Agent::OpenPage() {
+  auto channel = session_.OpenOwnChannel(config_.security);
+  if (!channel.ok()) return channel.status();
+  const absl::StatusOr<std::string> where =
+      observer_.OpenPage(config_.options.observe, *std::move(channel), session_.own_run_id());
+  if (where.ok()) Print(*where);
+  return where.status();
 }
 
 void Agent::Join(const std::string& address, TimePoint now) {

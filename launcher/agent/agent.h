@@ -65,6 +65,7 @@ class Agent {
  private:
   absl::Status WatchSources();
   absl::Status Open();
+  absl::Status OpenPage();
   void Join(const std::string& address, TimePoint now);
   void Loop();
   void BeginHealthCheck(TimePoint now);

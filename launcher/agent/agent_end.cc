@@ -112,6 +112,7 @@ void Agent::Close() {
   console_.Pump();
   session_.End();
   stores_.Close();
+  observer_.ClosePage();
   session_.CloseService();
   for (const std::string& problem : observer_.FinishMessages(config_.worker_signal_mask, poller_))
     Print(problem);

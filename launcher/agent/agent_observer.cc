@@ -59,6 +59,27 @@ absl::Status AgentObserver::Serve(const ObserveOptions& options, RendezvousServe
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> AgentObserver::OpenPage(const ObserveOptions& options,
+                                                    std::shared_ptr<ServiceChannel> channel,
+                                                    const std::string& run_id) {
+  CtlOptions page;
+  page.run_id = run_id;
+  page.port = *options.web_port;
+  page.web_control = options.web_control;
+  auto begun =
+      RunPage::Start(page, std::move(channel), run_id, [](WebState&) { return absl::OkStatus(); });
+  if (!begun.ok()) return begun.status();
+  page_ = *std::move(begun);
+  return absl::StrCat("the page of run ", run_id, " is ", page_->Url(),
+                      "; from another machine: ", page_->Tunnel());
+}
+
+void AgentObserver::ClosePage() {
+  if (page_ == nullptr) return;
+  page_->TellEnd(kWebEndTimeout);
+  page_.reset();
+}
+
 void AgentObserver::OnEvent(const Event& event, const SupervisorState& state) {
   if (const auto* start = std::get_if<Start>(&event)) {
     run_id_ = start->run_id;

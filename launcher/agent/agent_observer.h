@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves the agent about the run: its event log, metrics, messages and traces, if the options
-// or the environment enable them, and the events of a detached run.
+// What leaves the agent about the run: its event log, metrics, messages, traces and page, if the
+// options or the environment enable them, and the events of a detached run.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
@@ -23,10 +25,12 @@
 #include "launcher/runs/step_lines.h"
 #include "launcher/supervisor/supervisor.h"
 #include "launcher/trace/tracer.h"
+#include "launcher/web/run_page.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"
 #include "rendezvous/observe/run_observer.h"
 #include "rendezvous/service/server.h"
+#include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {
 
@@ -50,6 +54,14 @@ class AgentObserver {
   RunWatcher* watcher() { return &refusals_; }
   // Until Close(). `server`: null, if another process has the service.
   absl::Status Serve(const ObserveOptions& options, RendezvousServer* server);
+
+  // A page of the run `run_id`, until ClosePage(). `channel`: to the service in this process. The
+  // sentence that tells where it is. RESOURCE_EXHAUSTED, UNAVAILABLE: one sentence.
+  absl::StatusOr<std::string> OpenPage(const ObserveOptions& options,
+                                       std::shared_ptr<ServiceChannel> channel,
+                                       const std::string& run_id);
+  // Before the service is closed. Waits for a moment until open pages say how the run has ended.
+  void ClosePage();
 
   // `state`: before the event.
   void OnEvent(const Event& event, const SupervisorState& state);
@@ -102,6 +114,8 @@ class AgentObserver {
   TimePoint first_sample_{};
   std::vector<SampledNode> sampled_;
   int samples_without_nodes_ = 0;
+
+  std::unique_ptr<RunPage> page_;
 
   absl::Mutex mutex_;
   int live_ ABSL_GUARDED_BY(mutex_) = 0;

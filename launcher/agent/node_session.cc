@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/agent/node_session.h"
 
+#include <unistd.h>
+
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -21,8 +23,9 @@ absl::Status NodeSession::OpenService(const Options& options, const Security& se
                                       const std::optional<TlsCredentials>& credentials,
                                       RunWatcher* watcher,
                                       const std::function<void(const std::string&)>& on_note) {
-  absl::StatusOr<RendezvousEndpoint> service = OpenRendezvous(
-      options, security, options.run_id.empty() ? MakeRunId() : options.run_id, watcher, on_note);
+  own_run_id_ = options.run_id.empty() ? MakeRunId() : options.run_id;
+  absl::StatusOr<RendezvousEndpoint> service =
+      OpenRendezvous(options, security, own_run_id_, watcher, on_note);
   if (!service.ok()) return service.status();
   UseService(*std::move(service), credentials);
   return absl::OkStatus();
@@ -32,6 +35,15 @@ void NodeSession::UseService(RendezvousEndpoint service,
                              const std::optional<TlsCredentials>& credentials) {
   service_ = std::move(service);
   if (!hosts_service()) channel_ = MakeServiceChannel(service_.target, credentials, service_.host);
+}
+
+absl::StatusOr<std::shared_ptr<ServiceChannel>> NodeSession::OpenOwnChannel(
+    const Security& security) const {
+  if (service_.name.empty()) return MakeServiceChannel(service_.server->target());
+  auto credentials =
+      security.ForOperator(own_run_id_, absl::StrCat("web-", HostName(), "-", getpid()));
+  if (!credentials.ok()) return credentials.status();
+  return MakeServiceChannel(service_.target, *std::move(credentials), service_.host);
 }
 
 void NodeSession::Begin(Join join, std::chrono::milliseconds timeout) {

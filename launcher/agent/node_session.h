@@ -69,6 +69,10 @@ class NodeSession {
   bool hosts_service() const { return service_.server != nullptr; }
   // Absent: the service is in this process.
   const std::shared_ptr<ServiceChannel>& channel() const { return channel_; }
+  // Of the service in this process: the name of the run of nodes that name none, and a channel for
+  // commands about it.
+  const std::string& own_run_id() const { return own_run_id_; }
+  absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenOwnChannel(const Security& security) const;
 
   // `timeout`: until the service must have been reached.
   void Begin(Join join, std::chrono::milliseconds timeout);
@@ -103,6 +107,7 @@ class NodeSession {
 
   EventQueue events_;  // before what posts to it
   RendezvousEndpoint service_;
+  std::string own_run_id_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
   std::chrono::milliseconds heartbeat_{0};  // the maximum time between two; 0: no limit

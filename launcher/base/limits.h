@@ -127,8 +127,8 @@ inline constexpr std::int64_t kNotifyAliveSecondsMax = 30 * 24 * 3600;
 inline constexpr std::size_t kNotifyTextsMax = 20;
 inline constexpr std::size_t kNotifyTextBytesMax = 1900;  // Discord takes 2000 characters
 inline constexpr std::size_t kNotifyEventsMax = 256;
-// Traces: the time between two requests, for one to be answered, and for the last ones at the end of
-// the run; the spans that wait, those of one request, and a text of one.
+// Traces: the time between two requests, for one to be answered, and for the last ones at the end
+// of the run; the spans that wait, those of one request, and a text of one.
 inline constexpr std::chrono::seconds kTraceInterval{5};
 inline constexpr std::chrono::seconds kTraceTimeout{10};
 inline constexpr std::chrono::seconds kTraceLastTimeout{1};
@@ -447,10 +447,13 @@ inline constexpr std::size_t kWebNodesMax = 16384;
 inline constexpr std::size_t kWebChangesMax = 4096;
 inline constexpr std::size_t kWebEventsMax = 2000;
 inline constexpr std::size_t kWebLinesMax = 500;
-inline constexpr int kWebFirstLines = 20;      // of each rank, from before
-inline constexpr int kWebOutputRanksMax = 64;  // the first ones
+inline constexpr std::size_t kWebOthersMax = 6;  // runs whose curves are drawn beside one's own
+inline constexpr int kWebFirstLines = 20;        // of each rank, from before
+inline constexpr int kWebOutputRanksMax = 64;    // the first ones
 inline constexpr std::size_t kWebLineBytesMax = 500;
 inline constexpr std::chrono::milliseconds kWebPollInterval{1000};
+// At the end of a run with --web, for its page to hear of it.
+inline constexpr std::chrono::milliseconds kWebEndTimeout{500};
 // Time for which output and events are gathered before all pages get them.
 inline constexpr std::chrono::milliseconds kWebGatherTime{100};
 // Changes that are kept for pages; one that is behind by more gets the whole anew.

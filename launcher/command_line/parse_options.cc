@@ -225,6 +225,8 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
         absl::StrCat("--rank-order does not move this node, which asks for rank ",
                      *options.node_rank, " (--node-rank)"));
   }
+  if (options.observe.web_control && !options.observe.web_port.has_value())
+    reader.FailWith("--web-control needs --web");
   if (!options.observe.notify.empty())
     reader.Check(ParseNotifyTarget(options.observe.notify).status());
   if (options.observe.slurm_comment && !options.hosts.asked() &&

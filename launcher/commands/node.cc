@@ -206,12 +206,14 @@ std::optional<int> OpenSecurity(Agent::Config& config, TokenVariable token) {
 // Threads of the agent, its two guards, and what the workers need to begin with.
 absl::Status CheckRoom(const Agent::Config& config) {
   constexpr int kGuards = 2;
+  constexpr int kThreadsOfPage = static_cast<int>(kWebConnectionsMax) + 4;  // CivetWeb's, and ours
   const Options& options = config.options;
-  const bool alone = !UsesNetwork(options) && !config.report.detached();
+  const bool page = options.observe.web_port.has_value();
+  const bool alone = !UsesNetwork(options) && !config.report.detached() && !page;
   const int threads = alone                                ? kThreadsAlone
                       : options.node_rank.value_or(0) == 0 ? kThreadsOfService
                                                            : kThreadsOfClient;
-  return CheckThreads(kGuards + threads + config.local_world_size());
+  return CheckThreads(kGuards + threads + (page ? kThreadsOfPage : 0) + config.local_world_size());
 }
 
 // The agent as a child of the keeper and the warden; the warden is this process.
@@ -227,7 +229,8 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
   const absl::StatusOr<std::string> temp_dir = MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
-  if (config.report.detached() && !UsesNetwork(config.options))
+  const bool asked = config.report.detached() || config.options.observe.web_port.has_value();
+  if (asked && !UsesNetwork(config.options))
     config.options.service_socket = absl::StrCat(config.temp_dir, "/service");
   if (config.options.hangs.flight_recorder) config.shared_dir = MakeSharedDir();
   const RunCgroup cgroup = RunCgroup::Make(OwnCgroup(), config.node_id.value);

@@ -45,6 +45,13 @@ void ReadNodes(Reader& reader, const Flag&, const Value& value, Given& given) {
     reader.Fail(value, "node ranks, hosts or node ids, as in 0,node-b");
 }
 
+void ReadCompare(Reader& reader, const Flag&, const Value& value, Given& given) {
+  given.compare = absl::StrSplit(value.text, ',', absl::SkipWhitespace());
+  if (given.compare.empty() || given.compare.size() > kWebOthersMax)
+    reader.Fail(value,
+                absl::StrCat("up to ", kWebOthersMax, " runs of ddpctl runs, as in job7,job8"));
+}
+
 void ReadKinds(Reader& reader, const Flag&, const Value& value, Given& given) {
   if (value.text.empty()) return reader.Fail(value, "a list of kinds");
   absl::StatusOr<std::vector<FaultKind>> kinds = ParseFaultKinds(value.text);
@@ -100,6 +107,8 @@ constexpr CtlFlag kWebFlags[] = {
      Sets<&Given::port>, UpTo(65535)},
     {"--web-control", nullptr, "The page may stop the run and drain its nodes; else it only reads.",
      Sets<&Given::web_control>},
+    {"--compare", "RUN,...", "Draw the curves of these detached runs beside the run's own.",
+     ReadCompare},
     {"--save", "FILE", "Write the page to FILE, which needs no network, and end.",
      Sets<&Given::save>},
 };

@@ -97,6 +97,7 @@ struct CtlOptions {
   // For web.
   int port = 0;  // 0: one that is free
   bool web_control = false;
+  std::vector<std::string> compare;  // runs whose curves are drawn beside
 
   // For attach.
   bool whole = false;   // from the first line that is kept

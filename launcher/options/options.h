@@ -123,6 +123,8 @@ struct ObserveOptions {
   bool slurm_comment = false;  // progress in the comment of the Slurm job
   std::string notify;          // a URL or a command (notify/notification.h); empty: none
   std::chrono::milliseconds notify_alive{0};  // 0: never
+  std::optional<int> web_port;                // of a page of the run; 0: one that is free
+  bool web_control = false;                   // the page may stop the run and drain its nodes
 };
 
 // ---- Restarts
@@ -285,8 +287,8 @@ struct Options : ProgramSection {
   std::string token_env_file;  // the .env file that has the run's secret; empty: none
   bool dry_run = false;
   bool detach = false;  // the run goes on in the background
-  // Of a detached run of one node, whose service nobody else can reach: the path of a socket at
-  // which commands of this user ask it. Empty: none.
+  // Of a run of one node that is detached or has a page, whose service nobody else can reach: the
+  // path of a socket at which commands of this user ask it. Empty: none.
   std::string service_socket;
   // Printed before the run starts, and printed only on request
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.

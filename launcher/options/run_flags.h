@@ -343,6 +343,13 @@ inline constexpr RunFlag kObserveFlags[] = {
      Sets<&Options::observe, &ObserveOptions::notify>},
     {"--notify-alive", "SECONDS", "With --notify, also say this often that the run goes on.",
      Sets<&Options::observe, &ObserveOptions::notify_alive>, UpTo(kNotifyAliveSecondsMax)},
+    {"--web", "PORT",
+     "Show the run as a page at this port of 127.0.0.1, on the node that has its service; 0: one "
+     "that is free. The address is printed.",
+     Sets<&Options::observe, &ObserveOptions::web_port>, UpTo(kPortMax)},
+    {"--web-control", nullptr,
+     "With --web, the page may stop the run and drain its nodes; else it only reads.",
+     Sets<&Options::observe, &ObserveOptions::web_control>},
     {"--slurm-comment", nullptr,
      "Show how far the run is in the comment of its Slurm job (squeue -O comment), which is "
      "replaced "

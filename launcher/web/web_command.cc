@@ -16,6 +16,7 @@
 #include "launcher/ctl/events_text.h"
 #include "launcher/runs/event_record.h"
 #include "launcher/runs/output_record.h"
+#include "launcher/runs/run_folder.h"
 #include "launcher/runs/run_sample.h"
 #include "launcher/web/web_pages.h"
 #include "launcher/web/web_state.h"
@@ -80,6 +81,26 @@ void AddSamples(const std::string& folder, WebState& state) {
   }
 }
 
+absl::Status AddOthers(const CtlOptions& options, WebState& state) {
+  if (options.compare.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> folder = RunsFolder(ReadVariable);
+  if (!folder.ok()) return folder.status();
+  for (const std::string& name : options.compare) {
+    const auto run = FindRun(*folder, name, RunChoice::kAny);
+    if (!run.ok()) return run.status();
+    const std::string own = FolderOf(*folder, run->record.name);
+    WebState other(name);
+    AddSamples(own, other);
+    if (other.samples().empty()) {
+      return absl::NotFoundError(absl::StrCat(
+          "run ", name, " has no curves in ", own,
+          ": they are recorded of a detached run whose service is in its own process"));
+    }
+    state.Compare(other);
+  }
+  return absl::OkStatus();
+}
+
 int ShowPage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
              const std::string& folder, WatchSignals& signals) {
   const absl::StatusOr<RunStatus> run = TheRun(options, channel);
@@ -88,6 +109,7 @@ int ShowPage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
   const absl::StatusOr<RunFacts> facts = FactsOf(options, channel);
   if (!facts.ok()) return Fail(facts.status());
   WebState state(facts->name);
+  if (absl::Status added = AddOthers(options, state); !added.ok()) return Fail(added);
   AddFacts(*facts, state);
   if (!folder.empty()) {
     AddSamples(folder, state);
@@ -103,6 +125,7 @@ int SavePastPage(const CtlOptions& options, const KnownRun& run, const std::stri
         "run ", run.record.name, " has ended: ddpctl web --save FILE.html writes its page")));
   }
   WebState state(run.record.name);
+  if (absl::Status added = AddOthers(options, state); !added.ok()) return Fail(added);
   AddFacts(PastFacts(run, folder), state);
   AddSamples(folder, state);
   AddOutput(folder, state);

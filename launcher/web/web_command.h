@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "launcher/ctl/ctl_options.h"
 #include "launcher/ctl/events_text.h"
 #include "launcher/ctl/watch_signals.h"
@@ -22,6 +23,10 @@ void AddFacts(const RunFacts& facts, WebState& state);
 
 // What the folder of a detached run has recorded of its state.
 void AddSamples(const std::string& folder, WebState& state);
+
+// The curves of options.compare. NOT_FOUND: one of these runs is not known, or nothing is recorded
+// of it.
+absl::Status AddOthers(const CtlOptions& options, WebState& state);
 
 // Serves the page of a run until Ctrl-C. Prints its address. `folder` empty: nothing is recorded.
 // The exit code.

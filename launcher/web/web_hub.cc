@@ -36,8 +36,10 @@ absl::StatusOr<std::optional<WebHub::Message>> WebHub::Next(std::uint64_t& seen,
   Waiting waiting{this, seen};
   mutex_.AwaitWithTimeout(absl::Condition(&WebHub::HasNews, &waiting),
                           absl::FromChrono(until - std::chrono::steady_clock::now()));
-  if (ended_) return absl::OutOfRangeError("the page has ended");
-  if (seen == published_) return std::nullopt;
+  if (seen == published_) {
+    if (ended_) return absl::OutOfRangeError("the page has ended");
+    return std::nullopt;
+  }
   const std::uint64_t behind = published_ - seen;
   if (seen == 0 || behind > deltas_.size()) {
     seen = published_;

@@ -24,7 +24,7 @@ class WebHub {
   void Change(const std::function<void(WebState&)>& change);
   // What has changed since the last call goes to all pages.
   void Publish();
-  // No page gets anything any more.
+  // No page gets more than what is published.
   void End();
 
   struct Message {
@@ -32,7 +32,8 @@ class WebHub {
     std::string json;
   };
   // What follows the first `seen` publications, which it counts on; the whole where that is 0, or
-  // more than is kept. Absent: nothing until `until`. OUT_OF_RANGE: it has ended.
+  // more than is kept. Absent: nothing until `until`. OUT_OF_RANGE: it has
+  // ended, and nothing is left.
   absl::StatusOr<std::optional<Message>> Next(std::uint64_t& seen, TimePoint until);
 
  private:

@@ -35,7 +35,7 @@ Json Known(const std::optional<double>& number) {
 Json SampleJson(const RunSample& sample) {
   return Json::array({sample.time_ms, sample.round, sample.world_size, sample.step, sample.epoch,
                       Known(sample.rate, sample.rate > 0), Known(sample.loss),
-                      Known(sample.goodput)});
+                      Known(sample.goodput), Known(sample.accuracy)});
 }
 
 std::int64_t TimeOf(const Json& sample) { return sample[0].get<std::int64_t>(); }
@@ -182,6 +182,10 @@ void WebState::OnLine(const std::string& text) {
   Keep(lines_, kWebLinesMax);
 }
 
+void WebState::Compare(const WebState& other) {
+  others_.push_back({{"name", other.run_["name"]}, {"samples", other.samples_}});
+}
+
 std::string WebState::Snapshot(bool control) const {
   Json nodes = Json::object();
   for (std::size_t slot = 0; slot < nodes_.size(); ++slot)
@@ -195,6 +199,7 @@ std::string WebState::Snapshot(bool control) const {
                        {"run", run_},
                        {"nodes", std::move(nodes)},
                        {"samples", samples_},
+                       {"others", others_},
                        {"changes", std::move(changes)},
                        {"events", events_},
                        {"lines", lines_}});

@@ -32,7 +32,10 @@ class WebState {
   // sends them again). `event`: the same. `words`: for people.
   void OnEvent(const std::string& line, const Json& event, const std::string& words);
   void OnLine(const std::string& text);
+  // Curves of another run, to be drawn beside this one's. Not in a delta.
+  void Compare(const WebState& other);
 
+  const std::vector<Json>& samples() const { return samples_; }
   // With whether the pages may ask for `control`.
   std::string Snapshot(bool control) const;
   // Since the last call. Empty: nothing.
@@ -58,6 +61,7 @@ class WebState {
   Json run_ = Json::object();
   bool run_changed_ = false;
   std::vector<Json> samples_;
+  std::vector<Json> others_;  // runs with their samples
   std::int64_t spacing_ms_;
   std::vector<Node> nodes_;
   std::map<std::string, std::size_t> slots_;  // by node id

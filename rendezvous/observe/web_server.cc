@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<WebServer>> StartWebServer(int port, WebHandler h
   if (server == nullptr) {
     return absl::UnavailableError(absl::StrCat("cannot serve a page at 127.0.0.1:", port, " (",
                                                error,
-                                               "); is the port in use? --port names another one"));
+                                               "); is the port in use? Give another one"));
   }
   return server;
 }

@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import urllib.parse
 
 import pytest
@@ -17,7 +18,7 @@ import sys, time
 rank = int(os.environ["RANK"])
 print(f"</script><b>hello from rank {rank}", flush=True)
 for step in range(1, 10**9):
-    progress(STEP=step, EPOCH=2, RATE=50, UNIT="images", LOSS=1 / step, SECTION="forward")
+    progress(STEP=step, EPOCH=2, RATE=50, UNIT="images", LOSS=1 / step, ACCURACY=0.9, SECTION="forward")
     time.sleep(0.05)
 """
 
@@ -39,7 +40,10 @@ class Page:
 
     def __init__(self, port, *flags):
         self.process = start([DDPCTL, "web", *flags, "--rdzv-endpoint", f"127.0.0.1:{port}"])
-        self.url = urllib.parse.urlsplit(self.process.stdout.readline().strip())
+        self.at(self.process.stdout.readline().strip())
+
+    def at(self, url):
+        self.url = urllib.parse.urlsplit(url)
         self.token = urllib.parse.parse_qs(self.url.query)["token"][0]
         self.cookie = None
 
@@ -128,6 +132,7 @@ def test_a_stream_begins_with_the_whole_and_goes_on(a_run):
         assert len(later["nodes"]) == 1
         assert later["run"]["name"] == "job"
         assert later["samples"][-1][6] is not None  # loss
+        assert later["samples"][-1][8] == 0.9  # accuracy
         assert any("round 1 begins" in event[2] for event in later["events"])
         assert page.end() == 0
         assert list(seen) is not None  # the stream ends with it
@@ -178,3 +183,84 @@ def test_a_live_and_a_past_run_are_saved(tmp_path, a_run, monkeypatch):
     assert any("</script>bye" in line for line in state["lines"])
     assert page.count("</script>") == 2
     assert state["samples"]
+
+
+class OwnPage(Page):
+    """The page of a ddprun --web, which says on stderr where it is."""
+
+    def __init__(self, *flags, env=None):
+        self.process = start([DDPRUN, "--web", 0, *flags], env=env)
+        self.said = self.process.stderr.readline()
+        self.at(re.search(r"http://127\.0\.0\.1:\d+/\?token=\w+", self.said)[0])
+
+
+@pytest.mark.parametrize("flags", [[], ["--nnodes", 1, "--master-addr", "127.0.0.1", "--rdzv-id", "job"]], ids=["alone", "network"])
+def test_ddprun_shows_its_run_from_begin_to_end(tmp_path, monkeypatch, flags):
+    monkeypatch.chdir(tmp_path)
+    if flags:
+        flags = [*flags, "--master-port", free_port()]
+    worker = "echo hello; while [ ! -e end ]; do sleep 0.1; done; exit 3"
+    with OwnPage(*flags, "--nproc-per-node", 2, "sh", "-c", worker) as page:
+        assert "; from another machine: ssh -L " in page.said
+        assert page.ask("/events").status == 403
+        page.open()
+        stream = messages(page.ask("/events"))
+        name, whole = next(stream)
+        assert name == "whole"
+        text = json.dumps(whole)
+        while not ("hello" in text and "round 1 begins" in text and '"samples"' in text):
+            text += json.dumps(next(stream)[1])
+        assert page.ask("/stop", "POST", Origin=page.origin()).status == 403
+        (tmp_path / "end").touch()
+        last = [change["run"] for _, change in stream if "run" in change][-1]
+        assert last["state"] == "over"
+        assert "exited with code 3" in last["why"]
+        assert page.process.wait(30) == 3
+        if not flags:
+            assert page.process.stderr.read().count("token=") == 0
+
+
+def test_a_page_of_ddprun_may_control_it():
+    with OwnPage("--web-control", "sleep", 600) as page:
+        page.open()
+        stream = messages(page.ask("/events"))
+        whole = next(stream)[1]
+        assert whole["control"] is True
+        text = json.dumps(whole)
+        while "round 1 begins" not in text:
+            text += json.dumps(next(stream)[1])
+        assert page.ask("/stop", "POST", Origin=page.origin()).status == 200
+        assert page.process.wait(60) == 143
+    refused = run([DDPRUN, "--web-control", "true"])
+    assert refused.returncode == 2
+    assert "--web-control needs --web" in refused.stderr
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused = run([DDPRUN, "--web", taken.getsockname()[1], "true"])
+        assert refused.returncode == 1
+        assert str(taken.getsockname()[1]) in refused.stderr
+
+
+def test_curves_of_other_runs_are_beside(tmp_path, a_run, monkeypatch):
+    port, _ = a_run
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    started = run([DDPRUN, "--detach", "sh", "-c", "sleep 1.5"])
+    name = started.stdout.split()[0]
+    wait_for("its end", lambda: "exit code 0" in run([DDPCTL, "runs"]).stdout)
+    asked = [DDPCTL, "web", "--save", tmp_path / "page.html", "--rdzv-endpoint", f"127.0.0.1:{port}", "--compare"]
+    refused = run([*asked, f"{name},job6"])
+    assert refused.returncode == 1
+    assert "job6" in refused.stderr
+    assert not (tmp_path / "page.html").exists()
+    done = run([*asked, name])
+    assert done.returncode == 0, done.stderr
+    state = json.loads(re.search(r'id="state">(.*?)</script>', (tmp_path / "page.html").read_text(), re.S)[1])
+    assert [other["name"] for other in state["others"]] == [name]
+    assert state["others"][0]["samples"]
+    with Page(port, "--compare", name) as page:
+        page.open()
+        assert [other["name"] for other in next(messages(page.ask("/events")))[1]["others"]] == [name]

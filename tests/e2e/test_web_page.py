@@ -30,7 +30,7 @@ def test_a_live_run(a_run):  # noqa: F811
         browser.wait_for("$('legend').textContent === '2 running'")
         browser.wait_for("$('lines').textContent.includes('</script><b>hello from rank 1')")
         browser.wait_for("$('events').textContent.includes('round 1 begins')")
-        browser.wait_for("document.querySelectorAll('#charts canvas').length === 4")  # loss, rate, goodput, step
+        browser.wait_for("document.querySelectorAll('#charts canvas').length === 5")  # loss, accuracy, rate, goodput, step
         step = browser.value("S.samples[S.samples.length - 1][3]")
         browser.wait_for(f"S.samples[S.samples.length - 1][3] > {step}")  # it goes on
         # Scrubbed to the first moment, and back.

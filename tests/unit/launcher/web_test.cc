@@ -45,6 +45,7 @@ RunSample Sample(std::int64_t time_ms, std::vector<SampledNode> nodes = {}) {
   sample.step = time_ms / 1000;
   sample.rate = 20;
   sample.loss = 0.5;
+  sample.accuracy = 0.9;
   sample.nodes = std::move(nodes);
   return sample;
 }
@@ -58,6 +59,7 @@ TEST(RunSampleTest, ALineIsReadAsItWasWritten) {
   EXPECT_EQ(read->time_ms, 7000);
   EXPECT_EQ(read->step, 7);
   EXPECT_EQ(read->loss, 0.5);
+  EXPECT_EQ(read->accuracy, 0.9);
   ASSERT_THAT(*read->nodes, SizeIs(2));
   EXPECT_EQ((*read->nodes)[1].host, "host-b");
   EXPECT_EQ((*read->nodes)[1].state, NodeState::kAway);
@@ -133,6 +135,20 @@ TEST(WebStateTest, ARunOfAnyLengthHasABoundedNumberOfPoints) {
   EXPECT_GE(samples.size(), kWebPointsMax / 4);
   EXPECT_EQ(samples.front()[0], 1000);
   EXPECT_EQ(samples.back()[0], 50'000'000);
+}
+
+TEST(WebStateTest, AnotherRunIsThereFromTheBeginAndWithoutItsNodes) {
+  WebState other("job6");
+  for (int i = 1; i <= 3; ++i) other.OnSample(Sample(i * 1000, {Node("a")}));
+  WebState state("job7");
+  state.Compare(other);
+  EXPECT_EQ(state.TakeDelta(), "");
+  const Json whole = Parse(state.Snapshot(false));
+  ASSERT_THAT(whole["others"], SizeIs(1));
+  EXPECT_EQ(whole["others"][0]["name"], "job6");
+  EXPECT_THAT(whole["others"][0]["samples"], SizeIs(3));
+  EXPECT_EQ(whole["others"][0]["samples"][2][8], 0.9);
+  EXPECT_TRUE(whole["nodes"].empty());
 }
 
 TEST(WebStateTest, AnEventThatComesTwiceIsShownOnce) {
