@@ -202,11 +202,11 @@ class Anything {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
            resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
-           hears_preemption, roles, ranks_by_role, rank_order, topology] = to;
+           hears_preemption, roles, ranks_by_role, rank_order, topology, traceparent] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
         resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
-        hears_preemption, roles, ranks_by_role, rank_order, topology);
+        hears_preemption, roles, ranks_by_role, rank_order, topology, traceparent);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;
@@ -221,10 +221,10 @@ class Anything {
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
            restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first,
-           role_world_size, roles] = to;
+           role_world_size, roles, traceparent] = to;
     All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
         restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first, role_world_size,
-        roles);
+        roles, traceparent);
   }
   void Fill(RoleWorkers& to) {
     auto& [name, workers, worker_port] = to;
