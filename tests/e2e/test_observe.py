@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -108,6 +109,18 @@ def test_metrics_as_a_scraper_sees_them(tmp_path):
         assert checked.returncode == 0 and not checked.stderr, checked.stdout + checked.stderr
     node.terminate()
     assert finish_all([node])[0][0] == 143
+
+
+@pytest.mark.parametrize("flag", ["--metrics-port", "--web"])
+def test_a_run_that_is_watched_ends_as_fast(flag):
+    """CivetWeb looks for its end every 2 s: without more, the fastest of some runs takes as long."""
+
+    def seconds():
+        begun = time.monotonic()
+        assert run([DDPRUN, flag, free_port(), "true"]).returncode == 0
+        return time.monotonic() - begun
+
+    assert min(seconds() for _ in range(4)) < 1.5
 
 
 def test_a_port_in_use_is_one_sentence():
