@@ -9,6 +9,7 @@ import re
 import pytest
 from chromium import Browser, program
 from conftest import DDPRUN, run, wait_for
+from test_hangs import TELL
 from test_web import DDPCTL, Page, a_run  # noqa: F401
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium: deploy/setup.sh --test unpacks one")
@@ -84,3 +85,23 @@ def test_a_saved_run_is_drawn_without_a_network(tmp_path, monkeypatch, width, he
         assert accessibility_finds(browser) == []
         if folder := os.environ.get("DDPRUN_WEB_PICTURES"):
             browser.picture(f"{folder}/web-{width}-{'dark' if dark else 'light'}.png")
+
+
+def test_curves_of_another_run_go_on_where_this_one_has_ended(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    script = tmp_path / "worker.py"
+    steps = "import sys, time\nfor i in range(int(sys.argv[1])):\n    progress(STEP=i, LOSS=1 / (i + 1))\n    time.sleep(0.1)\n"
+    script.write_text(TELL + steps)
+    long, short = (run([DDPRUN, "--detach", script, steps]).stdout.split()[0] for steps in (40, 15))
+    wait_for("both ends", lambda: run([DDPCTL, "runs"]).stdout.count("exit code 0") == 2)
+    saved = run([DDPCTL, "web", short, "--save", tmp_path / "page.html", "--compare", long])
+    assert saved.returncode == 0, saved.stderr
+    with Browser() as browser:
+        browser.open(f"file://{tmp_path}/page.html")
+        browser.wait_for(f"document.querySelector('.other')?.textContent === '{long}'")
+        assert browser.value("span()[1] > range()[1] && span()[1] - span()[0] === duration(S.others[0])") is True
+        browser.value("loss = document.querySelector('canvas[data-index=\"6\"]'); 0")
+        beyond = "loss.getContext('2d').getImageData(loss.width * 0.7, 0, loss.width * 0.2, loss.height)"
+        assert browser.value(f"{beyond}.data.some(one => one > 0)") is True
+        assert browser.logged == []
+        assert accessibility_finds(browser) == []
