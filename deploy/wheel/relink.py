@@ -35,7 +35,7 @@ PROGRAMS = {"ddprun": False, "ddpctl": False, "ddprun-rendezvous": False, "ddpru
 SYSROOT = os.environ.get("DDPRUN_SYSROOT", "")
 LIBRARIES = (f"{SYSROOT}/usr/lib/", f"{SYSROOT}/lib/")
 # In the place of these is the archive of prometheus.py.
-PROMETHEUS = ("prometheus-cpp-pull", "prometheus-cpp-core")
+PROMETHEUS = ("prometheus-cpp-pull", "prometheus-cpp-core", "civetweb")
 # Archives of the system name no others, so what these need is said here, as arguments of pkg-config.
 MORE = {"libdw.a": ("libdw", "libelf", "liblzma", "zlib"), "libcairo.a": ("cairo",)}
 GLIBC = ("-lc", "-ldl", "-lm", "-lpthread", "-lrt")
@@ -141,7 +141,7 @@ def archives_in(map_file):
     if f"{parts}/libnewer.a" in found:
         found.add(archive_of("stdc++"))
     if f"{parts}/libprometheus.a" in found:
-        found |= {os.path.realpath(output_of("c++", f"-print-file-name=lib{name}.so").strip()) for name in (*PROMETHEUS, "civetweb")}
+        found |= {os.path.realpath(output_of("c++", f"-print-file-name=lib{name}.so").strip()) for name in PROMETHEUS}
     return found
 
 
