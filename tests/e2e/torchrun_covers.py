@@ -86,6 +86,7 @@ SET = {
     "DDPRUN_NOTIFY_SOCKET": ["one worker"],
     "DDPRUN_ROUND": ["one worker"],
     "DDPRUN_ONE_ROUND": ["one worker"],
+    "TRACEPARENT": ["test_traces.py::test_a_run_that_recovers_is_one_trace"],
 }
 
 # What launchers read. "*": all that begin so.
