@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/web/run_page.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
