@@ -453,7 +453,7 @@ inline constexpr int kWebOutputRanksMax = 64;    // the first ones
 inline constexpr std::size_t kWebLineBytesMax = 500;
 inline constexpr std::chrono::milliseconds kWebPollInterval{1000};
 // At the end of a run with --web, for its page to hear of it.
-inline constexpr std::chrono::milliseconds kWebEndTimeout{500};
+inline constexpr std::chrono::milliseconds kWebEndTimeout{1000};
 // Time for which output and events are gathered before all pages get them.
 inline constexpr std::chrono::milliseconds kWebGatherTime{100};
 // Changes that are kept for pages; one that is behind by more gets the whole anew.

@@ -6,6 +6,7 @@
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -35,7 +36,7 @@ struct LivePage {
   const std::shared_ptr<ServiceChannel> channel;
   const std::string run;
   WebHub hub;
-  std::atomic<bool> over{false};   // the run is
+  std::atomic<bool> over{false};   // the run is; set in a Change(), after which no other news count
   absl::Notification told;         // all pages that are open say so
   std::atomic<bool> ended{false};  // the page is
 };
@@ -55,18 +56,18 @@ void PollStatus(LivePage& page) {
     const auto status = GetStatus(page.channel, page.run, page.options.timeout, true);
     if (!status.ok() || status->runs.size() != 1) {
       const std::string why = status.ok() ? "" : std::string(status.status().message());
-      if (!page.over) {
-        page.hub.Change([&](WebState& state) {
-          state.OnRun({{"state", "not reached"}, {"why", why}});
-        });
-      }
+      page.hub.Change([&](WebState& state) {
+        if (!page.over) state.OnRun({{"state", "not reached"}, {"why", why}});
+      });
       polls = 0;
     } else {
       const RunStatus& run = status->runs.front();
       std::tuple now{run.phase, run.round, run.reason};
       if (polls-- <= 0 || now != explained) {
-        if (const auto facts = FactsOf(page.options, page.channel); facts.ok() && !page.over) {
-          page.hub.Change([&](WebState& state) { AddFacts(*facts, state); });
+        if (const auto facts = FactsOf(page.options, page.channel); facts.ok()) {
+          page.hub.Change([&](WebState& state) {
+            if (!page.over) AddFacts(*facts, state);
+          });
           explained = std::move(now);
           polls = kPollsWithoutWhyMax;
         }
@@ -106,14 +107,16 @@ void WatchRun(LivePage& page) {
       const auto news = watch->Next(Clock::now() + kWebGatherTime);
       if (!news.ok()) break;
       if (news->has_value()) Take(**news, page);
+      // Those from before are shown once. A run whose nodes have not joined yet has none.
+      if (news->has_value() && std::holds_alternative<WorkerLines>(**news))
+        question.watch.lines = 0;
       if (news->has_value() && Clock::now() - published < kWebGatherTime) continue;
       page.hub.Publish();
       published = Clock::now();
     }
     page.hub.Publish();
     if (page.over) page.told.Notify();
-    question.watch.lines = 0;  // those from before were shown
-    if (!page.over) std::this_thread::sleep_for(kWebPollInterval);
+    if (!page.over) std::this_thread::sleep_for(kWebGatherTime);
   }
 }
 
@@ -162,10 +165,12 @@ RunPage::RunPage(std::shared_ptr<LivePage> live, std::string token, WebPages::Co
 
 RunPage::~RunPage() {
   live_->ended = true;
-  live_->hub.End();
+  // Before the server ends: CivetWeb writes nothing from then on.
+  live_->hub.End(kWebEndTimeout);
 }
 
 void RunPage::TellEnd(std::chrono::milliseconds timeout) {
+  if (!live_->hub.HasFollowers()) return;
   live_->told.WaitForNotificationWithTimeout(absl::FromChrono(timeout));
 }
 

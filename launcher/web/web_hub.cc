@@ -26,9 +26,21 @@ void WebHub::Publish() {
   }
 }
 
-void WebHub::End() {
+void WebHub::End(std::chrono::milliseconds timeout) {
   absl::MutexLock lock(&mutex_);
   ended_ = true;
+  const auto nobody_follows = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return followers_ == 0; };
+  mutex_.AwaitWithTimeout(absl::Condition(&nobody_follows), absl::FromChrono(timeout));
+}
+
+void WebHub::CountFollower(int change) {
+  absl::MutexLock lock(&mutex_);
+  followers_ += change;
+}
+
+bool WebHub::HasFollowers() const {
+  absl::MutexLock lock(&mutex_);
+  return followers_ > 0;
 }
 
 absl::StatusOr<std::optional<WebHub::Message>> WebHub::Next(std::uint64_t& seen, TimePoint until) {

@@ -2,6 +2,7 @@
 // The state of a run's page, between those who change it and the threads that each serve a page.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -24,8 +25,21 @@ class WebHub {
   void Change(const std::function<void(WebState&)>& change);
   // What has changed since the last call goes to all pages.
   void Publish();
-  // No page gets more than what is published.
-  void End();
+  // No page gets more than what is published, which those that follow get within `timeout`.
+  void End(std::chrono::milliseconds timeout);
+
+  // A page that is open, as long as it lives.
+  class Follower {
+   public:
+    explicit Follower(WebHub& hub) : hub_(hub) { hub_.CountFollower(1); }
+    Follower(const Follower&) = delete;
+    Follower& operator=(const Follower&) = delete;
+    ~Follower() { hub_.CountFollower(-1); }
+
+   private:
+    WebHub& hub_;
+  };
+  bool HasFollowers() const;
 
   struct Message {
     bool whole = false;  // or what has changed
@@ -37,6 +51,8 @@ class WebHub {
   absl::StatusOr<std::optional<Message>> Next(std::uint64_t& seen, TimePoint until);
 
  private:
+  void CountFollower(int change);
+
   struct Waiting {
     const WebHub* hub;
     std::uint64_t seen;
@@ -46,7 +62,8 @@ class WebHub {
   }
 
   const bool control_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  int followers_ ABSL_GUARDED_BY(mutex_) = 0;
   WebState state_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> deltas_ ABSL_GUARDED_BY(mutex_);  // the last ones
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;           // of them

@@ -105,6 +105,7 @@ void WebPages::Open(const WebRequest& request, WebReply& reply) const {
 }
 
 void WebPages::Stream(WebReply& reply) const {
+  const WebHub::Follower follower(hub_);
   reply.Begin(200, HeadersOf("text/event-stream"));
   std::uint64_t seen = 0;
   while (true) {

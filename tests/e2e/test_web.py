@@ -3,9 +3,11 @@
 
 import http.client
 import json
+import pathlib
 import re
 import signal
 import socket
+import time
 import urllib.parse
 
 import pytest
@@ -74,15 +76,18 @@ class Page:
         return self.process.wait(30)
 
 
-def messages(answer):
-    """Of a stream of server-sent events, as (event, object)."""
-    name = ""
+def messages(answer, timeout=60):
+    """Of a stream of server-sent events, as (event, object). It must end, or nobody may ask it for more, in that time."""
+    deadline = time.monotonic() + timeout
+    name, last = "", None
     for line in answer:
+        assert time.monotonic() < deadline, f"the stream goes on after {timeout} s; the last message is {last}"
         field, _, value = line.decode().rstrip("\n").partition(": ")
         if field == "event":
             name = value
         elif field == "data":
-            yield name, json.loads(value)
+            last = json.loads(value)
+            yield name, last
 
 
 def test_only_who_has_the_token_is_let_in(a_run):
@@ -218,6 +223,26 @@ def test_ddprun_shows_its_run_from_begin_to_end(tmp_path, monkeypatch, flags):
         assert page.process.wait(30) == 3
         if not flags:
             assert page.process.stderr.read().count("token=") == 0
+
+
+def test_what_a_run_says_first_is_shown_though_its_page_was_earlier(tmp_path):
+    """The page is open while a health check keeps the node from joining: there is no run yet."""
+    worker = "echo hello; while [ ! -e end ]; do sleep 0.1; done"
+    network = ["--nnodes", 1, "--master-addr", "127.0.0.1", "--master-port", free_port(), "--rdzv-id", "job"]
+    go = tmp_path / "go"
+    check = f"while [ ! -e {go} ]; do sleep 0.1; done"
+    with OwnPage(*network, "--health-check", check, "sh", "-c", worker) as page:
+        page.open()
+        stream = messages(page.ask("/events"))
+        text = json.dumps(next(stream)[1])
+        while "not reached" not in text:
+            text += json.dumps(next(stream)[1])
+        assert "hello" not in text
+        go.touch()
+        while "hello" not in text:
+            text += json.dumps(next(stream)[1])
+        pathlib.Path("end").touch()
+        assert page.process.wait(30) == 0
 
 
 def test_a_page_of_ddprun_may_control_it():

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,8 +221,41 @@ TEST(WebHubTest, ItsEndWakesWhoWaits) {
   std::uint64_t seen = 0;
   ASSERT_TRUE(hub.Next(seen, Soon()).ok());
   std::thread page([&] { EXPECT_TRUE(absl::IsOutOfRange(hub.Next(seen, Soon()).status())); });
-  hub.End();
+  hub.End(std::chrono::seconds(20));
   page.join();
+}
+
+TEST(WebHubTest, ItsEndWaitsUntilThosePagesAreGoneThatFollow) {
+  WebHub hub("job", false);
+  std::string last;
+  bool gone = false;
+  auto follower = std::make_unique<WebHub::Follower>(hub);
+  EXPECT_TRUE(hub.HasFollowers());
+  std::thread page([&] {
+    std::uint64_t seen = 0;
+    for (auto message = hub.Next(seen, Soon()); message.ok(); message = hub.Next(seen, Soon())) {
+      if (message->has_value()) last = (*message)->json;
+      std::this_thread::yield();
+    }
+    gone = true;
+    follower.reset();
+  });
+  for (int line = 0; line < 100; ++line) {
+    hub.Change([&](WebState& state) { state.OnLine("line " + std::to_string(line)); });
+    hub.Publish();
+  }
+  hub.End(std::chrono::seconds(20));
+  EXPECT_TRUE(gone);
+  EXPECT_FALSE(hub.HasFollowers());
+  page.join();
+  EXPECT_THAT(last, HasSubstr("line 99"));
+}
+
+TEST(WebHubTest, ItsEndDoesNotWaitForAPageThatReadsNothing) {
+  WebHub hub("job", false);
+  const WebHub::Follower follower(hub);
+  hub.End(std::chrono::milliseconds(1));
+  EXPECT_TRUE(hub.HasFollowers());
 }
 
 // ---- Who gets what
