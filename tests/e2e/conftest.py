@@ -8,6 +8,7 @@ import random
 import re
 import resource
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -208,6 +209,19 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if (item.get_closest_marker("nightly") is not None) != (wanted == "1")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_sessionstart(session):
+    """The test that has hung when ctest's time is nearly over says where; ctest would end it without a word."""
+    timeout = int(os.environ.get("DDPRUN_TEST_TIMEOUT", 0))
+
+    def expire(*_):
+        session.shouldstop = "the time of this file is over"
+        pytest.fail(f"the tests of this file have not ended within {timeout} s, of which this one was the last")
+
+    if timeout:
+        signal.signal(signal.SIGALRM, expire)
+        signal.alarm(max(timeout - 15, 1))
 
 
 SKIPPED = []  # (test, reason)
