@@ -132,6 +132,7 @@ IN_PLACE = [*SMALL, "--samples", "1024", "--batch-size", "4", "--eval-every", "1
 IN_PLACE += ["--keep-best", "accuracy", "--log-samples"]
 
 
+@pytest.mark.nightly
 def test_ranks_that_go_on_in_place_agree_on_the_best(tmp_path):
     """A new process in a dead rank's place, also in rank 0's, has counted no evaluation itself."""
     with Nodes(tmp_path) as nodes:

@@ -96,6 +96,7 @@ def test_a_fault_is_told_everywhere(port, tmp_path):
     assert all(re.search(sentence, one["reason"]) for one in faults)
 
 
+@pytest.mark.nightly
 def test_each_kind_and_the_same_model(port, tmp_path):
     kinds = ["kill", "segv", "term", "stop", "slow", "disk", "files"]
     steps = 600

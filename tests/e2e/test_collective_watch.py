@@ -375,6 +375,7 @@ def test_the_users_path_and_sitecustomize_stay(tmp_path):
     assert not any("collective_watch" in one for one in seen["path"])
 
 
+@pytest.mark.nightly
 def test_a_recorder_that_is_switched_off_or_unknown_disturbs_nothing(tmp_path):
     program = write(tmp_path, PROGRAM)
     command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, *WARM, "--verdict-file", tmp_path / "verdict"]

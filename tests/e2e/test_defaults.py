@@ -30,6 +30,7 @@ def train(folder, *settings):
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_the_default_model_is_evaluated_as_it_was_trained(tmp_path, stand_in):
     said = train(tmp_path, "--data-dir", stand_in, "--epochs", "1")
     assert "--shared-blocks" not in said

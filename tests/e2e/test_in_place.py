@@ -145,7 +145,7 @@ def with_dropout(path):
     return path
 
 
-@pytest.mark.parametrize("spares, model", [(0, "netresdeep"), (1, "dropout"), pytest.param(1, "netresdeep", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("spares, model", [(1, "dropout"), *(pytest.param(spares, "netresdeep", marks=pytest.mark.nightly) for spares in (0, 1))])
 def test_killed_ranks_leave_no_trace(tmp_path, spares, model):
     training = [TRAIN, *TRAINING, "--deterministic", "--epochs", "4"]
     training += ["--model-file", with_dropout(tmp_path / "net.pt")] if model == "dropout" else ["--model", model]

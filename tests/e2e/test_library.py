@@ -193,6 +193,7 @@ def listens(pid):
     return any("eventpoll" in link for link in links) and sum("socket:" in link for link in links) >= 2
 
 
+@pytest.mark.nightly
 def test_a_spare_takes_the_place_of_a_rank_that_dies(built, images, tmp_path):
     """It was started before; whatever is started then is a spare again."""
     program = built("fashion_mnist")

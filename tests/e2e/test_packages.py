@@ -9,8 +9,8 @@ from conftest import DDPRUN, clean_environment, finish_all, free_port, start
 from hosts import two_hosts  # noqa: F401  (a fixture)
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "package_jobs.py"
-JOBS = ["transformers", "fsdp2_and_checkpoint", "store_of_its_own"]
-JOBS += [pytest.param(name, marks=pytest.mark.nightly) for name in ("accelerate", "lightning", "rpc")]
+JOBS = ["transformers", "store_of_its_own"]
+JOBS += [pytest.param(name, marks=pytest.mark.nightly) for name in ("accelerate", "fsdp2_and_checkpoint", "lightning", "rpc")]
 
 
 def run_job(hosts, name, folder, *flags):

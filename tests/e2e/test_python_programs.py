@@ -34,6 +34,7 @@ def test_all_reduce_and_ddp_on_two_nodes_as_under_torchrun(port):
     assert "sum 3.0" in ours[0]
 
 
+@pytest.mark.nightly
 def test_four_workers_on_one_node():
     done = run([DDPRUN, "--standalone", "--nproc-per-node", "4", PROGRAM])
     assert done.returncode == 0, done.stderr

@@ -230,6 +230,7 @@ def test_nodes_that_count_differently_are_told():
 
 
 @pytest.mark.skipif(not os.path.exists(TRAIN), reason="train is not built")
+@pytest.mark.nightly
 def test_train_is_a_role_like_any_other(tmp_path):
     """Two trainings at once, whose ranks are kept when one of them loses a rank: each finds its peers again, and its keys."""
 

@@ -96,6 +96,7 @@ for round in ddprun.rounds(net, backend="gloo"):
 """
 
 
+@pytest.mark.nightly
 def test_a_step_that_is_made_again_counts_once(tmp_path, processes):
     finished(training(tmp_path / "plain", "--nproc-per-node", 2, pause=0, WITH_BATCH_NORM="1"))
     process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 9, WITH_BATCH_NORM="1")
@@ -112,6 +113,7 @@ def nodes(folder, count, *flags):
     return [training(folder, *at, "--node-rank", node, *flags) for node in range(count)]
 
 
+@pytest.mark.nightly
 def test_gradients_are_averages_over_the_ranks_of_the_round(tmp_path, processes):
     """One DDP in each process, while a node ends and comes again."""
     program, folder = tmp_path / "averages.py", tmp_path / "run"

@@ -83,7 +83,7 @@ def test_one_node_with_a_restart(job, who):
     ]
 
 
-@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("who", ["agent", *(pytest.param(who, marks=pytest.mark.nightly) for who in ("rank0", "master"))])
 def test_two_nodes_with_a_restart(two_hosts, job, who):  # noqa: F811
     results = finish_all(
         [

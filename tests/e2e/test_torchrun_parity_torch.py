@@ -18,7 +18,10 @@ def said(case, launcher, folder):
     return [json.loads(path.read_text()) for path in sorted(seen.folder.glob("*.said"))]
 
 
-@pytest.mark.parametrize(("meet", "nodes"), [(STATIC, BY_RANK), (C10D, ((), ()))], ids=["static", "c10d"])
+@pytest.mark.parametrize(
+    ("meet", "nodes"),
+    [pytest.param(STATIC, BY_RANK, id="static", marks=pytest.mark.nightly), pytest.param(C10D, ((), ()), id="c10d")],
+)
 def test_the_store_of_the_agent(tmp_path, meet, nodes):
     """TORCHELASTIC_USE_AGENT_STORE: a program's own store and `env://` find the agent's at MASTER_ADDR:MASTER_PORT."""
     case = Case("torch", TWO, meet, nodes, program=PROGRAM, variables={"OMP_NUM_THREADS": "1"})
