@@ -10,6 +10,7 @@
 
 namespace ddprun {
 
+inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;

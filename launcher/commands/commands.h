@@ -3,7 +3,6 @@
 // from which help, completion and the manual page are generated; main() dispatches to them.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <variant>
@@ -59,9 +58,6 @@ struct Prepared {
 // int is the exit code: nothing is left to do (--help), or an error was printed.
 std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, TokenVariable token,
                                     Purpose purpose);
-
-// The path of this ddprun.
-std::filesystem::path OwnPath();
 
 // Runs a node of a run, or of `ddprun doctor`, to its end and returns the exit code. Errors that
 // can be detected beforehand are, before the first process starts.

@@ -39,6 +39,7 @@
 #include "proto/version.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/base/own_program.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/process/thread_check.h"
 #include "rendezvous/security/credentials.h"
@@ -165,10 +166,10 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);
   config.health_command =
-      HealthCommandLine(config.options, OwnPath().string(), config.local_world_size());
+      HealthCommandLine(config.options, OwnProgram().string(), config.local_world_size());
   for (const ProgramSection* section : SectionsOf(config.options)) {
     absl::StatusOr<Program> program =
-        ResolveProgram(*section, OwnPath().parent_path().string(), ReadVariable);
+        ResolveProgram(*section, OwnProgram().parent_path().string(), ReadVariable);
     if (!program.ok()) {
       return Fail(program.status(),
                   absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
@@ -259,7 +260,7 @@ int RunDoctorNode(Prepared prepared, std::optional<HeadConnection>& head) {
   if (const absl::Status threads = CheckThreads(kThreadsOfService); !threads.ok())
     return Fail(threads, 1);
   DoctorCall call{.options = std::move(prepared.options),
-                  .own_folder = OwnPath().parent_path().string(),
+                  .own_folder = OwnProgram().parent_path().string(),
                   .token_variable = std::move(prepared.token)};
   if (head.has_value()) {
     call.control_pipe = std::move(head->control_pipe);
@@ -269,11 +270,6 @@ int RunDoctorNode(Prepared prepared, std::optional<HeadConnection>& head) {
 }
 
 }  // namespace
-
-std::filesystem::path OwnPath() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error);
-}
 
 std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, TokenVariable token,
                                     Purpose purpose) {

@@ -5,6 +5,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/hosts_run.h"
 #include "launcher/runs/detach.h"
+#include "rendezvous/base/own_program.h"
 
 namespace ddprun {
 
@@ -19,7 +20,7 @@ int RunCommand(Invocation invocation, Purpose purpose) {
     report = std::get<RunReport>(std::move(detached));
   }
   if (options.hosts.asked())
-    return RunHosts(options, OwnPath(), std::move(token), ReadVariable, std::move(report));
+    return RunHosts(options, OwnProgram(), std::move(token), ReadVariable, std::move(report));
   return RunNode(std::get<Prepared>(std::move(prepared)), std::nullopt, invocation.command_line,
                  std::move(report));
 }

@@ -11,13 +11,13 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/ctl/ctl_command.h"
 #include "launcher/node/remote_shell.h"
@@ -26,12 +26,12 @@
 #include "rendezvous/base/backoff.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/own_program.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {
 
-constexpr int kExitFailure = 1;
 constexpr std::size_t kReadBytes = 64u << 10;
 
 volatile std::sig_atomic_t left = 0;
@@ -55,11 +55,6 @@ void Say(absl::string_view sentence) {
   std::fprintf(stderr, "ddpctl: %s\n", std::string(sentence).c_str());
 }
 
-int Fail(const absl::Status& status) {
-  Say(status.message());
-  return kExitFailure;
-}
-
 // Returns how many of them were written: not all, if the user has left or the reader is gone.
 std::size_t Put(int fd, absl::string_view bytes) {
   std::size_t written = 0;
@@ -80,8 +75,7 @@ std::size_t Put(int fd, absl::string_view bytes) {
 // The words of a process that serves the run, here or on `host`. There it is the program of the
 // same path, else the one that PATH has.
 std::vector<std::string> ServerCommand(const CtlOptions& options, const std::string& run) {
-  std::error_code error;
-  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const std::string own = OwnProgram().string();
   if (options.host.empty()) return {own, "attach", "--serve", run};
   const std::string words = absl::StrCat(" attach --serve ", ShellQuote(run));
   const std::string script =
@@ -177,7 +171,7 @@ class Attachment {
     while (left == 0) {
       if (const std::optional<int> code = Connect()) return *code;
       const absl::StatusOr<bool> goes_on = Follow();
-      if (!goes_on.ok()) return Fail(goes_on.status());
+      if (!goes_on.ok()) return CtlFailed(goes_on.status());
       if (stream_.ended()) return ShowEnd();
       if (!*goes_on) break;
       // A server that has never said what it serves has said why on stderr.
@@ -199,7 +193,7 @@ class Attachment {
     const std::string run = first ? options_.run_id : stream_.record()->name;
     stream_.Begin();
     const absl::Status started = server_.Start(ServerCommand(options_, run), first);
-    return started.ok() ? std::nullopt : std::optional(Fail(started));
+    return started.ok() ? std::nullopt : std::optional(CtlFailed(started));
   }
 
   // Shows what comes until the connection or the run ends. False: nobody takes it, or the user has

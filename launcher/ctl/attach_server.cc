@@ -5,11 +5,11 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 #include "launcher/ctl/ctl_command.h"
@@ -22,8 +22,6 @@
 
 namespace ddprun {
 namespace {
-
-constexpr int kExitFailure = 1;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
@@ -80,11 +78,6 @@ bool Send(FrameKind kind, absl::string_view bytes) {
   return WriteAll(STDOUT_FILENO, frame.data(), frame.size()) == 0;
 }
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", std::string(status.message()).c_str());
-  return kExitFailure;
-}
-
 class AttachServer {
  public:
   AttachServer(std::string folder, const OutputPlace& begin)
@@ -99,7 +92,7 @@ class AttachServer {
       // First, so that what the recorder wrote before it went is sent.
       const bool live = IsLive(folder_);
       const absl::StatusOr<bool> sent = SendNew();
-      if (!sent.ok()) return Fail(sent.status());
+      if (!sent.ok()) return CtlFailed(sent.status());
       if (!*sent) return 0;
       if (!live) return SendEnd(lines);
       if (Now() >= alive_due_ && !SendAndNote(FrameKind::kAlive, "")) return 0;
@@ -126,7 +119,7 @@ class AttachServer {
 
   int SendEnd(Lines& lines) {
     const absl::StatusOr<KnownRun> run = ReadRun(folder_);
-    if (!run.ok()) return Fail(run.status());
+    if (!run.ok()) return CtlFailed(run.status());
     Send(FrameKind::kRecord, ToJson(run->record));
     const TimePoint deadline = Now() + kAttachLastWait;
     while (!lines.ended() && Now() < deadline) {
@@ -145,9 +138,9 @@ class AttachServer {
 
 int ServeAttach(const CtlOptions& options) {
   const absl::StatusOr<std::string> runs_folder = RunsFolder(ReadVariable);
-  if (!runs_folder.ok()) return Fail(runs_folder.status());
+  if (!runs_folder.ok()) return CtlFailed(runs_folder.status());
   const auto run = FindRun(*runs_folder, options.run_id, RunChoice::kAny);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return CtlFailed(run.status());
   const std::string folder = FolderOf(*runs_folder, run->record.name);
   Send(FrameKind::kRecord, ToJson(run->record));
   Send(FrameKind::kPlace, ToLine(ShownFile(folder).Read()));

@@ -26,11 +26,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
-
 void Put(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -236,10 +231,10 @@ absl::Status AskForYes(const CtlOptions& options, const RunStatus& run) {
 }  // namespace
 
 int RunChaos(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
-  if (const absl::Status status = CheckSecret(options); !status.ok()) return Fail(status);
+  if (const absl::Status status = CheckSecret(options); !status.ok()) return CtlFailed(status);
   absl::StatusOr<RunStatus> run = TheRun(options, channel);
-  if (!run.ok()) return Fail(run.status());
-  if (const absl::Status status = AskForYes(options, *run); !status.ok()) return Fail(status);
+  if (!run.ok()) return CtlFailed(run.status());
+  if (const absl::Status status = AskForYes(options, *run); !status.ok()) return CtlFailed(status);
   const std::uint64_t seed = options.chaos.seed ? static_cast<std::uint64_t>(*options.chaos.seed)
                                                 : std::random_device{}() & 0x7fffffffu;
   Chaos chaos(options, channel, *std::move(run), seed);
@@ -247,7 +242,7 @@ int RunChaos(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
   Put(ChaosText(result));
   if (options.chaos.report.empty()) return 0;
   const absl::Status written = WriteWholeFile(options.chaos.report, ChaosJson(result));
-  return written.ok() ? 0 : Fail(written);
+  return written.ok() ? 0 : CtlFailed(written);
 }
 
 }  // namespace ddprun

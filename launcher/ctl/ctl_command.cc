@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -26,7 +25,9 @@
 #include "launcher/node/network.h"
 #include "launcher/runs/run_folder.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/base/own_program.h"
 #include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/process/standard_streams.h"
 #include "rendezvous/process/thread_check.h"
@@ -35,13 +36,12 @@
 namespace ddprun {
 namespace {
 
-constexpr int kExitFailure = 1;
 constexpr std::chrono::milliseconds kEndingLookInterval{20};
 
 using TokenVariable = decltype(TakeTokenVariable());
 
 int Fail(const std::string& program, const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), std::string(status.message()).c_str());
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), PrintableLines(status.message()).c_str());
   return exit_code;
 }
 
@@ -164,9 +164,7 @@ int StopAndWait(const CtlOptions& options, const std::shared_ptr<ServiceChannel>
 // ddpctl.
 int Become(const std::string& other, const std::vector<std::string>& arguments,
            const std::string& program) {
-  std::error_code error;
-  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string path = (own.parent_path() / other).string();
+  std::string path = (OwnProgram().parent_path() / other).string();
   std::vector<std::string> words = arguments;
   std::vector<char*> argv = {path.data()};
   for (std::string& word : words) argv.push_back(word.data());
@@ -256,6 +254,8 @@ absl::StatusOr<RunStatus> TheRun(const CtlOptions& options,
                            : absl::StrCat("the rendezvous service has ", status->runs.size(),
                                           " runs; name one of them with --rdzv-id"));
 }
+
+int CtlFailed(const absl::Status& why) { return Fail("ddpctl", why, kExitFailure); }
 
 int CtlProgram(int argc, char** argv, CtlScreen screen) {
   if (!StandardStreamsAreOpen()) return 1;

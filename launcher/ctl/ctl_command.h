@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launcher/ctl/ctl_options.h"
 #include "launcher/ctl/events_text.h"
@@ -32,6 +33,10 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
 
 // `ddprun status`: `arguments` after its name. With --watch on a terminal it becomes ddpctl.
 int StatusCommand(std::vector<std::string> arguments);
+
+// Prints why a command of ddpctl has failed, on stderr; `why` may hold words of other machines. The
+// exit code.
+int CtlFailed(const absl::Status& why);
 
 // ddpctl logs: prints the lines so far, with -f until the run ends. Prints errors on stderr. The
 // exit code.

@@ -3,7 +3,6 @@
 // detached run.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +17,6 @@
 #include "launcher/supervisor/verdict.h"
 #include "proto/input_file.h"
 #include "proto/json_text.h"
-#include "rendezvous/base/printable.h"
 #include "rendezvous/client/watch_client.h"
 
 namespace ddprun {
@@ -26,14 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kExitFailure = 1;
 // With -f the wait has no limit but the end of the run or of the connection.
 constexpr std::chrono::hours kFollowTurn{1};
-
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", Printable(std::string(status.message())).c_str());
-  return kExitFailure;
-}
 
 std::string Line(const CtlOptions& options, const std::string& json) {
   if (options.json) return json + "\n";
@@ -109,7 +101,7 @@ int Follow(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& cha
   while (true) {
     const auto line = watch.Next(std::chrono::steady_clock::now() + kFollowTurn);
     if (absl::IsOutOfRange(line.status())) return 0;
-    if (!line.ok()) return Fail(line.status());
+    if (!line.ok()) return CtlFailed(line.status());
     if (line->has_value() && Show(Line(options, **line)) != 0) return kExitFailure;
   }
 }
@@ -131,9 +123,9 @@ void Add(const std::vector<std::string>& lines, RunFacts& facts) {
 int ShowEvents(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
   if (options.watch.follow && options.last_events == 0) return Follow(options, channel);
   const absl::StatusOr<RunStatus> run = TheRun(options, channel);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return CtlFailed(run.status());
   const auto lines = EventsSoFar(options, channel, run->run_id);
-  return lines.ok() ? ShowLast(options, *lines) : Fail(lines.status());
+  return lines.ok() ? ShowLast(options, *lines) : CtlFailed(lines.status());
 }
 
 int ShowPastEvents(const CtlOptions& options, const std::string& folder) {
@@ -172,7 +164,7 @@ RunFacts PastFacts(const KnownRun& run, const std::string& folder) {
 
 int ShowWhy(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
   const absl::StatusOr<RunFacts> facts = FactsOf(options, channel);
-  return facts.ok() ? ShowWhy(options, *facts) : Fail(facts.status());
+  return facts.ok() ? ShowWhy(options, *facts) : CtlFailed(facts.status());
 }
 
 int ShowPastWhy(const CtlOptions& options, const KnownRun& run, const std::string& folder) {
@@ -183,13 +175,13 @@ int ShowWhyOfFile(const CtlOptions& options) {
   const absl::StatusOr<std::string> text =
       ReadRegularFile(options.verdict_file, kRunVerdictBytesMax);
   if (!text.ok()) {
-    return Fail(absl::NotFoundError(
+    return CtlFailed(absl::NotFoundError(
         absl::StrCat("cannot read ", options.verdict_file, ": ", text.status().message())));
   }
   RunFacts facts;
   facts.verdict = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!facts.verdict.is_object() || !facts.verdict.contains("exit_code")) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
+    return CtlFailed(absl::InvalidArgumentError(absl::StrCat(
         options.verdict_file, " is no verdict of a run; --verdict-file of ddprun writes one")));
   }
   const auto run_id = facts.verdict.find("run_id");

@@ -7,13 +7,13 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/ctl/logs_text.h"
 
 namespace ddprun {
 namespace {
 
-constexpr int kExitFailure = 1;
 // With -f the wait has no limit but the end of the run or of the connection.
 constexpr std::chrono::hours kFollowTurn{1};
 
@@ -24,19 +24,12 @@ bool Put(const std::string& text) {
                           std::fflush(stdout) == 0);
 }
 
-int Fail(const std::string& sentence) {
-  std::fprintf(stderr, "ddpctl: %s\n", sentence.c_str());
-  return kExitFailure;
-}
-
-std::string NotReached(const absl::Status& status) {
-  std::string text(status.message());
-  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-    absl::StrAppend(&text,
-                    "; a run of one node has a service that can be asked only with --detach or "
-                    "--rdzv-endpoint, and its lines in files with --log-dir");
-  }
-  return text;
+absl::Status NotReached(const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+  return {status.code(),
+          absl::StrCat(status.message(),
+                       "; a run of one node has a service that can be asked only with --detach or "
+                       "--rdzv-endpoint, and its lines in files with --log-dir")};
 }
 
 std::string Unanswered(const CtlOptions& options) {
@@ -60,10 +53,10 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
     if (absl::IsOutOfRange(news.status())) break;
     if (!news.ok()) {
       Put(text.StopWaiting());
-      return Fail(begun ? std::string(news.status().message()) : NotReached(news.status()));
+      return CtlFailed(begun ? news.status() : NotReached(news.status()));
     }
     if (!news->has_value()) {
-      if (!begun) return Fail(NotReached(absl::DeadlineExceededError(Unanswered(options))));
+      if (!begun) return CtlFailed(NotReached(absl::DeadlineExceededError(Unanswered(options))));
       if (!text.waiting()) continue;
       if (!Put(text.StopWaiting()) || !options.watch.follow) return kExitFailure;
       continue;
@@ -75,7 +68,8 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
     }
   }
   if (!Put(text.StopWaiting())) return kExitFailure;
-  if (options.watch.follow) return Fail("the rendezvous service has ended before the run");
+  if (options.watch.follow)
+    return CtlFailed(absl::UnavailableError("the rendezvous service has ended before the run"));
   if (!text.shown_any() && !(options.watch.ranks.empty() && options.nodes.empty())) {
     std::fputs(
         "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the run "

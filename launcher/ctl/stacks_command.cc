@@ -24,11 +24,6 @@ std::vector<int> RanksOf(const RunStatus& run) {
   return ranks;
 }
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
-
 }  // namespace
 
 absl::StatusOr<FaultReport> StacksOf(const CtlOptions& options,
@@ -48,10 +43,10 @@ std::vector<std::string> StackLines(const FaultReport& stacks) {
 
 int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
   const absl::StatusOr<RunStatus> run = TheRun(options, channel);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return CtlFailed(run.status());
   const std::vector<int> ranks = options.rank ? std::vector<int>{*options.rank} : RanksOf(*run);
   if (ranks.empty()) {
-    return Fail(absl::FailedPreconditionError(
+    return CtlFailed(absl::FailedPreconditionError(
         absl::StrCat("run '", run->run_id, "' has no worker now; wait for its round to begin")));
   }
   if (const std::string where = ToSentence(run->still); !where.empty())
@@ -60,8 +55,8 @@ int ShowStacks(const CtlOptions& options, const std::shared_ptr<ServiceChannel>&
   for (const int rank : ranks) {
     const absl::StatusOr<FaultReport> stacks = StacksOf(options, channel, run->run_id, rank);
     if (!stacks.ok()) {
-      exit_code = Fail(absl::Status(stacks.status().code(),
-                                    absl::StrCat("rank ", rank, ": ", stacks.status().message())));
+      exit_code = CtlFailed(absl::Status(
+          stacks.status().code(), absl::StrCat("rank ", rank, ": ", stacks.status().message())));
       continue;
     }
     for (const std::string& line : StackLines(*stacks)) std::printf("%s\n", line.c_str());

@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -21,6 +20,7 @@
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/process_stat.h"
 #include "launcher/processes/spawn.h"
+#include "rendezvous/base/own_program.h"
 #include "rendezvous/base/printable.h"
 
 namespace ddprun {
@@ -58,10 +58,9 @@ Stacks ParseStacks(const std::string& text) {
 }
 
 absl::StatusOr<std::string> FindStacksProgram() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = error ? kStacksProgram : self.parent_path() / kStacksProgram;
-  if (!error && access(path.c_str(), X_OK) == 0) return path;
+  const std::filesystem::path own = OwnProgram();
+  const std::string path = own.parent_path() / kStacksProgram;
+  if (!own.empty() && access(path.c_str(), X_OK) == 0) return path;
   return absl::NotFoundError(
       absl::StrCat("native stacks cannot be shown without ", path, "; install it beside ddprun"));
 }

@@ -28,10 +28,10 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/env_file.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/client/session_client.h"
+#include "rendezvous/process/resource_limit.h"
 
 namespace ddprun {
 namespace {

@@ -14,9 +14,9 @@
 #include "launcher/node/network.h"
 #include "proto/text.h"
 #include "rendezvous/base/addresses.h"
-#include "rendezvous/base/file_limit.h"
 #include "rendezvous/election/copied_service.h"
 #include "rendezvous/election/elected_service.h"
+#include "rendezvous/process/resource_limit.h"
 
 namespace ddprun {
 namespace {

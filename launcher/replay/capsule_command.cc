@@ -25,7 +25,7 @@
 #include "launcher/runs/run_folder.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/printable.h"
+#include "rendezvous/base/own_program.h"
 
 extern char** environ;
 
@@ -33,11 +33,6 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kHidden = "***";
-
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", Printable(std::string(status.message())).c_str());
-  return 1;
-}
 
 bool NamesSecret(absl::string_view name) {
   const std::string lower = absl::AsciiStrToLower(name);
@@ -123,8 +118,8 @@ absl::Status Fill(const KnownRun& run, const std::string& from, const std::strin
   const std::string verdict = ReadVerdict(from);
   if (!verdict.empty()) status.Update(WriteWholeFile(to + "/verdict.json", verdict, 0600));
   // Where it finds something wrong its exit code says so, and its facts are those that matter.
-  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  RunProgram({own + "/ddprun", "doctor", "--json"}, to + "/doctor.json").IgnoreError();
+  RunProgram({OwnProgram().parent_path() / "ddprun", "doctor", "--json"}, to + "/doctor.json")
+      .IgnoreError();
   return status;
 }
 
@@ -163,18 +158,18 @@ absl::StatusOr<std::string> Unpack(const std::string& file, const std::string& i
 
 int MakeCapsule(const CtlOptions& options) {
   const absl::StatusOr<std::string> runs = RunsFolder(ReadVariable);
-  if (!runs.ok()) return Fail(runs.status());
+  if (!runs.ok()) return CtlFailed(runs.status());
   const absl::StatusOr<KnownRun> run = FindRun(*runs, options.run_id, RunChoice::kAny);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return CtlFailed(run.status());
   const absl::StatusOr<std::string> folder = MakeTempDir();
-  if (!folder.ok()) return Fail(folder.status());
+  if (!folder.ok()) return CtlFailed(folder.status());
   const absl::Cleanup remove = [&folder] { RemoveTempDir(*folder); };
   const std::string& name = run->record.name;
   const std::string file = options.save.empty() ? name + ".tar.gz" : options.save;
   absl::Status status = Fill(*run, FolderOf(*runs, name), *folder + "/" + name);
   if (status.ok()) status = RunProgram({"tar", "-c", "-a", "-f", file, "-C", *folder, name});
   if (!status.ok()) {
-    return Fail(absl::UnavailableError(
+    return CtlFailed(absl::UnavailableError(
         absl::StrCat("cannot write ", file, ": ", status.message(), "; -o names another file")));
   }
   std::error_code error;

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -21,17 +20,11 @@
 #include "launcher/runs/step_lines.h"
 #include "proto/json_text.h"
 #include "proto/output_file.h"
-#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", Printable(std::string(status.message())).c_str());
-  return 1;
-}
 
 // A run of this user has no name with a dot or a slash in it.
 bool IsFile(const std::string& name) {
@@ -79,18 +72,18 @@ Json ToJson(const Replayed& replayed, const Comparison* comparison, const std::s
 int ReplayFolder(const CtlOptions& options, const std::string& folder) {
   std::vector<JournalRecord> records = ParseSteps(ReadSteps(folder));
   if (records.empty()) {
-    return Fail(absl::NotFoundError(
+    return CtlFailed(absl::NotFoundError(
         "its steps are not recorded: the rendezvous service was not in the detached ddprun"));
   }
   if (!options.save.empty()) {
     const auto text = ScenarioText(std::move(records));
     const absl::Status status = text.ok() ? WriteWholeFile(options.save, *text) : text.status();
-    return status.ok() ? Show(absl::StrCat("wrote ", options.save, "\n")) : Fail(status);
+    return status.ok() ? Show(absl::StrCat("wrote ", options.save, "\n")) : CtlFailed(status);
   }
   const bool until = options.until.count() != 0;
   const auto replayed = ReplaySteps(std::move(records),
                                     until ? std::optional<Duration>(options.until) : std::nullopt);
-  if (!replayed.ok()) return Fail(replayed.status());
+  if (!replayed.ok()) return CtlFailed(replayed.status());
   const std::optional<Comparison> comparison =
       until ? std::nullopt : std::optional(Compare(*replayed, folder));
   const int code = comparison && comparison->differs ? 1 : 0;
@@ -116,15 +109,15 @@ int ReplayFolder(const CtlOptions& options, const std::string& folder) {
 int ShowReplay(const CtlOptions& options) {
   if (IsFile(options.run_id)) {
     const absl::StatusOr<std::string> folder = MakeTempDir();
-    if (!folder.ok()) return Fail(folder.status());
+    if (!folder.ok()) return CtlFailed(folder.status());
     const absl::Cleanup remove = [&folder] { RemoveTempDir(*folder); };
     const absl::StatusOr<std::string> unpacked = Unpack(options.run_id, *folder);
-    return unpacked.ok() ? ReplayFolder(options, *unpacked) : Fail(unpacked.status());
+    return unpacked.ok() ? ReplayFolder(options, *unpacked) : CtlFailed(unpacked.status());
   }
   const absl::StatusOr<std::string> runs = RunsFolder(ReadVariable);
-  if (!runs.ok()) return Fail(runs.status());
+  if (!runs.ok()) return CtlFailed(runs.status());
   const absl::StatusOr<KnownRun> run = FindRun(*runs, options.run_id, RunChoice::kAny);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return CtlFailed(run.status());
   return ReplayFolder(options, FolderOf(*runs, run->record.name));
 }
 

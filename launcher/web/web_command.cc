@@ -22,17 +22,9 @@
 #include "launcher/web/web_state.h"
 #include "proto/json_text.h"
 #include "proto/output_file.h"
-#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
-
-constexpr int kExitFailure = 1;
-
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ddpctl: %s\n", Printable(std::string(status.message())).c_str());
-  return kExitFailure;
-}
 
 // The last lines of a past run, of both streams in their order.
 void AddOutput(const std::string& folder, WebState& state) {
@@ -55,9 +47,10 @@ void AddOutput(const std::string& folder, WebState& state) {
 
 int Save(const CtlOptions& options, const WebState& state) {
   const absl::StatusOr<std::string> nonce = RandomDigits();
-  if (!nonce.ok()) return Fail(nonce.status());
+  if (!nonce.ok()) return CtlFailed(nonce.status());
   const std::string page = WebPage(state.Snapshot(/*control=*/false), *nonce);
-  if (absl::Status status = WriteWholeFile(options.save, page); !status.ok()) return Fail(status);
+  if (absl::Status status = WriteWholeFile(options.save, page); !status.ok())
+    return CtlFailed(status);
   return Show(absl::StrCat("saved ", options.save, ", ", (page.size() + 1023) / 1024, " KB\n"));
 }
 
@@ -104,12 +97,12 @@ absl::Status AddOthers(const CtlOptions& options, WebState& state) {
 int ShowPage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
              const std::string& folder, WatchSignals& signals) {
   const absl::StatusOr<RunStatus> run = TheRun(options, channel);
-  if (!run.ok()) return Fail(run.status());
+  if (!run.ok()) return CtlFailed(run.status());
   if (options.save.empty()) return ServePage(options, channel, run->run_id, folder, signals);
   const absl::StatusOr<RunFacts> facts = FactsOf(options, channel);
-  if (!facts.ok()) return Fail(facts.status());
+  if (!facts.ok()) return CtlFailed(facts.status());
   WebState state(facts->name);
-  if (absl::Status added = AddOthers(options, state); !added.ok()) return Fail(added);
+  if (absl::Status added = AddOthers(options, state); !added.ok()) return CtlFailed(added);
   AddFacts(*facts, state);
   if (!folder.empty()) {
     AddSamples(folder, state);
@@ -121,11 +114,11 @@ int ShowPage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
 
 int SavePastPage(const CtlOptions& options, const KnownRun& run, const std::string& folder) {
   if (options.save.empty()) {
-    return Fail(absl::FailedPreconditionError(absl::StrCat(
+    return CtlFailed(absl::FailedPreconditionError(absl::StrCat(
         "run ", run.record.name, " has ended: ddpctl web --save FILE.html writes its page")));
   }
   WebState state(run.record.name);
-  if (absl::Status added = AddOthers(options, state); !added.ok()) return Fail(added);
+  if (absl::Status added = AddOthers(options, state); !added.ok()) return CtlFailed(added);
   AddFacts(PastFacts(run, folder), state);
   AddSamples(folder, state);
   AddOutput(folder, state);

@@ -3,19 +3,15 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/own_program.h"
 
 namespace ddprun {
 
 absl::StatusOr<void*> WebModuleEntry(const char* name, const char* use) {
-  std::error_code ignored;
-  const std::string path =
-      (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / kWebModuleName)
-          .string();
+  const std::string path = (OwnProgram().parent_path() / kWebModuleName).string();
   // Never closed: its code may be running until the process ends.
   void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/base/file_limit.h"
+#include "rendezvous/process/resource_limit.h"
 #include "rendezvous/security/credentials.h"
 #include "tests/bench/process_usage.h"
 #include "tests/bench/simulated_agent.h"

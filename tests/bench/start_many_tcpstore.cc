@@ -30,7 +30,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
-#include "rendezvous/base/file_limit.h"
+#include "rendezvous/process/resource_limit.h"
 #include "tests/bench/process_usage.h"
 
 namespace ddprun {

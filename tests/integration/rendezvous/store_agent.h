@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "rendezvous/base/file_limit.h"
+#include "rendezvous/process/resource_limit.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/test_node.h"
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "rendezvous/base/file_limit.h"
+#include "rendezvous/process/resource_limit.h"
 #include "rendezvous/security/hello_tag.h"
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/test_node.h"

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "rendezvous/base/own_program.h"
 #include "worker/train/metrics/metrics_writer.h"
 
 namespace ddprun {
@@ -43,8 +44,7 @@ constexpr std::chrono::seconds kPictureLimit{10};
 
 std::string BesideTrain(const char* program) {
   std::error_code error;
-  const std::filesystem::path folder =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path folder = OwnProgram().parent_path();
   const std::filesystem::path above = folder.parent_path() / program;
   if (!std::filesystem::exists(folder / program, error) && std::filesystem::exists(above, error))
     return above;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "proto/input_file.h"
+#include "rendezvous/base/own_program.h"
 #include "worker/library/files/atomic_file.h"
 #include "worker/train/app/beside_train.h"
 #include "worker/train/app/command_line.h"
@@ -85,7 +86,7 @@ std::vector<std::string> CommandOf(const ComparedRun& run) {
     }
     command = {launcher, "--standalone", "--nproc-per-node", std::to_string(run.ranks)};
   }
-  command.push_back(std::filesystem::read_symlink("/proc/self/exe"));
+  command.push_back(OwnProgram());
   command.insert(command.end(), run.settings.begin(), run.settings.end());
   return command;
 }

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "proto/foreign_launcher.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/env_file.h"
+#include "rendezvous/base/own_program.h"
 #include "worker/train/app/beside_train.h"
 #include "worker/train/app/commands.h"
 
@@ -38,11 +38,9 @@ std::string TextOf(const std::string& path) {
 }
 
 [[noreturn]] void BecomeDdprun(std::int64_t ranks, const std::vector<std::string>& arguments) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::string ddprun = BesideTrain("ddprun");
   std::vector<std::string> words = {ddprun, "--standalone", "--nproc-per-node",
-                                    std::to_string(ranks), self};
+                                    std::to_string(ranks), OwnProgram()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
