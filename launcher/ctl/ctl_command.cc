@@ -192,19 +192,26 @@ absl::StatusOr<RunRecord> FindDetached(const CtlOptions& options) {
   return absl::NotFoundError(absl::StrCat(kNoService, run.status().message()));
 }
 
-// Commands that also explain a run that has ended, or that has no service yet: absent if it is to
-// be asked.
+// Whether the command also has something to say of a run that has ended.
+bool ShowsPast(CtlOptions::Command command) {
+  using Command = CtlOptions::Command;
+  return command == Command::kEvents || command == Command::kLogs || command == Command::kWeb ||
+         command == Command::kWhy;
+}
+
+// Of a run that has ended, or that has no service yet. Absent: it is to be asked.
 std::optional<int> ShowPast(const CtlOptions& options) {
-  const bool events = options.command == CtlOptions::Command::kEvents;
-  const bool page = options.command == CtlOptions::Command::kWeb;
-  if (!events && !page && options.command != CtlOptions::Command::kWhy) return std::nullopt;
+  using Command = CtlOptions::Command;
+  if (!ShowsPast(options.command)) return std::nullopt;
   const absl::StatusOr<std::string> folder = RunsFolder(ReadVariable);
   if (!folder.ok()) return std::nullopt;
   const auto run = FindRun(*folder, options.run_id, RunChoice::kAny);
   if (!run.ok() || (run->live && !run->record.service.empty())) return std::nullopt;
   const std::string own = FolderOf(*folder, run->record.name);
-  if (page) return SavePastPage(options, *run, own);
-  return events ? ShowPastEvents(options, own) : ShowPastWhy(options, *run, own);
+  if (options.command == Command::kWeb) return SavePastPage(options, *run, own);
+  if (options.command == Command::kLogs) return ShowPastLogs(options, own);
+  if (options.command == Command::kEvents) return ShowPastEvents(options, own);
+  return ShowPastWhy(options, *run, own);
 }
 
 // Of a detached run; empty: it is none.
@@ -310,12 +317,10 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
                  stderr);
     return (terminal && screen != nullptr ? screen : WatchStatus)(options, *channel, *signals);
   }
-  if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
-  const bool explains = options.command == CtlOptions::Command::kEvents ||
-                        options.command == CtlOptions::Command::kWhy;
-  if (explains && !detached.empty()) {
+  if (!detached.empty() && ShowsPast(options.command)) {
     if (const auto code = ShowEnding(options, detached, *channel)) return *code;
   }
+  if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
   if (options.command == CtlOptions::Command::kEvents) return ShowEvents(options, *channel);
   if (options.command == CtlOptions::Command::kWhy) return ShowWhy(options, *channel);
   if (options.command == CtlOptions::Command::kStacks) return ShowStacks(options, *channel);

@@ -41,6 +41,8 @@ int CtlFailed(const absl::Status& why);
 // ddpctl logs: prints the lines so far, with -f until the run ends. Prints errors on stderr. The
 // exit code.
 int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+// Of a detached run that has ended, likewise.
+int ShowPastLogs(const CtlOptions& options, const std::string& folder);
 
 // ddpctl runs. The exit code.
 int ShowRuns(const CtlOptions& options);

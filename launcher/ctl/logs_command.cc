@@ -5,11 +5,16 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/ctl/logs_text.h"
+#include "launcher/runs/output_record.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {
@@ -37,6 +42,11 @@ std::string Unanswered(const CtlOptions& options) {
                       " did not answer within ",
                       std::chrono::duration<double>(options.timeout).count(),
                       " s; the host is down, or a firewall drops the packets");
+}
+
+// "[3]" of "[3] loss 0.1"; empty: none.
+std::string PrefixOf(const std::string& line) {
+  return absl::StartsWith(line, "[") ? line.substr(0, line.find(']') + 1) : "";
 }
 
 }  // namespace
@@ -75,6 +85,29 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
         "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the run "
         "has\n",
         stderr);
+  }
+  return 0;
+}
+
+// Of each worker, which its prefix tells, the last lines; the messages of ddprun have none.
+int ShowPastLogs(const CtlOptions& options, const std::string& folder) {
+  if (!options.watch.ranks.empty() || !options.nodes.empty()) {
+    return CtlFailed(absl::InvalidArgumentError(
+        "the run has ended, and its output is kept as its terminal had it: leave --rank and --node "
+        "out"));
+  }
+  std::vector<std::string> lines;
+  std::map<std::string, int> left;  // by prefix
+  ReadLines(folder, [&](OutputStream stream, std::string line) {
+    const bool is_out = stream == OutputStream::kOut;
+    if (is_out ? options.watch.without_stdout : options.watch.without_stderr) return;
+    ++left[PrefixOf(line)];
+    lines.push_back(std::move(line));
+  });
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  for (const std::string& line : lines) {
+    if (--left[PrefixOf(line)] >= options.watch.lines) continue;
+    if (!Put(absl::StrCat(terminal ? Printable(line) : line, "\n"))) return kExitFailure;
   }
   return 0;
 }

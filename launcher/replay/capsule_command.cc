@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
@@ -89,14 +88,11 @@ absl::Status RunProgram(std::vector<std::string> arguments, const std::string& o
 // The last part of both streams, as the terminal has shown it.
 std::string EndOfOutput(const std::string& folder) {
   std::string text;
-  const std::optional<std::uint64_t> first = FirstPosition(folder);
-  if (!first) return text;
-  OutputReader reader(folder, *first);
-  for (auto frame = reader.Next(); frame.ok() && frame->has_value(); frame = reader.Next()) {
-    if (IsOutput((*frame)->kind)) text += (*frame)->bytes;
+  ReadLines(folder, [&](OutputStream, const std::string& line) {
+    absl::StrAppend(&text, line, "\n");
     if (text.size() > 2 * kCapsuleOutputBytesMax)
       text.erase(0, text.size() - kCapsuleOutputBytesMax);
-  }
+  });
   return text.substr(text.size() - std::min(text.size(), kCapsuleOutputBytesMax));
 }
 

@@ -9,12 +9,14 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/errno_text.h"
@@ -160,6 +162,27 @@ absl::StatusOr<std::optional<OutputFrame>> OutputReader::Next() {
     const absl::StatusOr<bool> opened = OpenSegment();
     if (!opened.ok()) return opened.status();
     if (!*opened) return std::nullopt;
+  }
+}
+
+void ReadLines(const std::string& folder,
+               const std::function<void(OutputStream stream, std::string line)>& take) {
+  const std::optional<std::uint64_t> first = FirstPosition(folder);
+  if (!first) return;
+  OutputReader reader(folder, *first);
+  std::map<OutputStream, std::string> rests;
+  for (auto frame = reader.Next(); frame.ok() && frame->has_value(); frame = reader.Next()) {
+    if (!IsOutput((*frame)->kind)) continue;
+    const OutputStream stream =
+        (*frame)->kind == FrameKind::kOut ? OutputStream::kOut : OutputStream::kErr;
+    std::string& rest = rests[stream];
+    std::vector<std::string> lines = absl::StrSplit(rest + (*frame)->bytes, '\n');
+    rest = std::move(lines.back());
+    lines.pop_back();
+    for (std::string& line : lines) take(stream, std::move(line));
+  }
+  for (auto& [stream, rest] : rests) {
+    if (!rest.empty()) take(stream, std::move(rest));
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,5 +74,9 @@ class OutputReader {
 
 // The first position that is kept; absent: there is no output.
 std::optional<std::uint64_t> FirstPosition(const std::string& folder);
+
+// Calls `take` for each line that is kept, without its newline, until a disk does not give more.
+void ReadLines(const std::string& folder,
+               const std::function<void(OutputStream stream, std::string line)>& take);
 
 }  // namespace ddprun

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/ctl/ctl_command.h"
@@ -28,20 +27,11 @@ namespace {
 
 // The last lines of a past run, of both streams in their order.
 void AddOutput(const std::string& folder, WebState& state) {
-  const std::optional<std::uint64_t> first = FirstPosition(folder);
-  if (!first) return;
-  OutputReader reader(folder, *first);
   std::deque<std::string> lines;
-  std::string rest;
-  for (auto frame = reader.Next(); frame.ok() && frame->has_value(); frame = reader.Next()) {
-    if (!IsOutput((*frame)->kind)) continue;
-    std::vector<std::string> those = absl::StrSplit(rest + (*frame)->bytes, '\n');
-    rest = std::move(those.back());
-    those.pop_back();
-    for (std::string& line : those) lines.push_back(std::move(line));
-    while (lines.size() > kWebLinesMax) lines.pop_front();
-  }
-  if (!rest.empty()) lines.push_back(std::move(rest));
+  ReadLines(folder, [&](OutputStream, std::string line) {
+    lines.push_back(std::move(line));
+    if (lines.size() > kWebLinesMax) lines.pop_front();
+  });
   for (const std::string& line : lines) state.OnLine(line);
 }
 

@@ -120,6 +120,22 @@ def test_commands_take_the_newest_run_where_none_is_named(home):
     assert all("sleep 1000" in line and "exit code 143" in line for line in table[1:])
 
 
+def test_the_lines_of_a_run_that_has_ended(home):
+    name = detach("--nproc-per-node", 2, "sh", "-c", "for i in 1 2 3; do echo line $i; done; echo warning >&2; exit $RANK")
+    wait_for("the run's end", lambda: state_of(name)["state"] == "ended")
+    whole = ctl("logs", name)
+    assert whole.returncode == 0, whole.stderr
+    for rank in (0, 1):
+        lines = re.findall(rf"^\[{rank}\] (.*)$", whole.stdout, re.MULTILINE)
+        assert sorted(lines) == ["line 1", "line 2", "line 3", "warning"]
+    assert "rank 1 (local rank 1 on host" in whole.stdout
+    last = ctl("logs", "-f", "--lines", 1, "--stdout", name)
+    assert sorted(last.stdout.splitlines()) == ["[0] line 3", "[1] line 3"]
+    refused = ctl("logs", "--rank", 0, name)
+    assert refused.returncode == 1
+    assert re.fullmatch(r"ddpctl: the run has ended, .*: leave --rank and --node out\n", refused.stderr)
+
+
 def test_a_run_that_does_not_begin_says_why(home):
     missing = run([DDPRUN, "--detach", "no-such-program"])
     assert missing.returncode == 127
