@@ -112,6 +112,8 @@ def records(path, follow):
             try:
                 values = json.loads(line)
                 step = int(values.pop("step"))
+                if "time" in values:  # a name that Trackio has for its own
+                    values["time/unix"] = values.pop("time")
             except (ValueError, KeyError, AttributeError, TypeError):
                 sys.stderr.write(f"ddprun.tracking: a line of {path} is no record of train: {line[:80]!r}\n")
                 continue
