@@ -17,7 +17,6 @@
 namespace ddprun {
 namespace {
 
-constexpr char kCookie[] = "ddprun-page";
 constexpr std::size_t kRandomBytes = 16;
 
 bool IsSecret(absl::string_view given, const std::string& secret) {
@@ -30,6 +29,13 @@ absl::string_view WithoutPort(absl::string_view host) {
   const bool port =
       colon != absl::string_view::npos && host.find(']', colon) == absl::string_view::npos;
   return port ? host.substr(0, colon) : host;
+}
+
+// A browser sends the cookies of all ports of a host to each: a page has the port as the browser
+// knows it (ssh -L may choose another one) in the name of its own.
+std::string CookieName(absl::string_view host) {
+  return absl::StrCat("ddprun-page-",
+                      absl::StripPrefix(host.substr(WithoutPort(host).size()), ":"));
 }
 
 // The page of another name that leads here (DNS rebinding) would read ours.
@@ -70,7 +76,7 @@ absl::StatusOr<std::string> RandomDigits() {
 }
 
 bool WebPages::IsLetIn(const WebRequest& request) const {
-  return IsSecret(FieldOf(request.cookie, ';', kCookie), token_);
+  return IsSecret(FieldOf(request.cookie, ';', CookieName(request.host)), token_);
 }
 
 void WebPages::Answer(const WebRequest& request, WebReply& reply) const {
@@ -99,14 +105,16 @@ void WebPages::Open(const WebRequest& request, WebReply& reply) const {
   }
   WebReply::Headers headers = HeadersOf("text/plain; charset=utf-8");
   headers.emplace_back("Location", "/");
-  headers.emplace_back("Set-Cookie",
-                       absl::StrCat(kCookie, "=", token_, "; HttpOnly; SameSite=Strict; Path=/"));
+  headers.emplace_back("Set-Cookie", absl::StrCat(CookieName(request.host), "=", token_,
+                                                  "; HttpOnly; SameSite=Strict; Path=/"));
   reply.Send(303, headers, "");
 }
 
 void WebPages::Stream(WebReply& reply) const {
   const WebHub::Follower follower(hub_);
-  reply.Begin(200, HeadersOf("text/event-stream"));
+  WebReply::Headers headers = HeadersOf("text/event-stream");
+  headers.emplace_back("X-Accel-Buffering", "no");  // a proxy as nginx would keep a stream back
+  reply.Begin(200, headers);
   std::uint64_t seen = 0;
   while (true) {
     const auto message = hub_.Next(seen, std::chrono::steady_clock::now() + kWebAliveInterval);

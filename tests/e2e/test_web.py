@@ -104,6 +104,18 @@ def test_only_who_has_the_token_is_let_in(a_run):
         assert page.end() == 0
 
 
+def test_pages_of_several_runs_are_open_in_one_browser(a_run):
+    """Which sends the cookies of all ports to each of them."""
+    with Page(a_run[0]) as first, Page(a_run[0]) as second:
+        for page in (first, second):
+            page.open()
+        both = f"{first.cookie}; {second.cookie}"
+        assert len({one.partition("=")[0] for one in both.split("; ")}) == 2
+        for page in (first, second):
+            page.cookie = both
+            assert page.ask("/").status == 200
+
+
 def test_the_page_is_one_file_without_secrets(a_run):
     with Page(a_run[0]) as page:
         page.open()

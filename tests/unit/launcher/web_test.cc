@@ -304,7 +304,7 @@ class WebPagesTest : public ::testing::Test {
             .path = path,
             .query = "",
             .host = "localhost:80",
-            .cookie = "a=b; ddprun-page=secret",
+            .cookie = "a=b; ddprun-page-8000=other; ddprun-page-80=secret",
             .origin = ""};
   }
 
@@ -321,7 +321,7 @@ TEST_F(WebPagesTest, TheTokenBecomesACookie) {
   const Answered answered = Ask(request);
   EXPECT_EQ(answered.status, 303);
   EXPECT_THAT(answered.header("Set-Cookie"),
-              StartsWith("ddprun-page=secret; HttpOnly; SameSite=Strict"));
+              StartsWith("ddprun-page-80=secret; HttpOnly; SameSite=Strict"));
   for (const char* wrong : {"token=", "token=secre", "token=secrets", "secret", "x=secret"}) {
     request.query = wrong;
     EXPECT_EQ(Ask(request).status, 403) << wrong;
@@ -329,8 +329,8 @@ TEST_F(WebPagesTest, TheTokenBecomesACookie) {
 }
 
 TEST_F(WebPagesTest, WithoutTheCookieThereIsNothing) {
-  for (const char* cookie :
-       {"", "ddprun-page=", "ddprun-page=secre", "xddprun-page=secret", "a=b"}) {
+  for (const char* cookie : {"", "ddprun-page-80=", "ddprun-page-80=secre",
+                             "xddprun-page-80=secret", "ddprun-page-8000=secret", "a=b"}) {
     for (const char* path : {"/", "/events", "/other"}) {
       WebRequest request = LetIn(path);
       request.cookie = cookie;
