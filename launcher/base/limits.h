@@ -300,6 +300,9 @@ inline constexpr std::size_t kTopNewsMax = 1000;
 // it shows them as they come.
 inline constexpr int kLogsLinesDefault = 10;
 inline constexpr std::size_t kLogsHeldBytesMax = 64u << 20;
+// With -f, for a service that is started again or that another one takes over from.
+inline constexpr std::chrono::seconds kLogsLostTimeout{60};
+inline constexpr std::chrono::milliseconds kLogsAskAgainMax{1000};
 // `ddpctl stop --wait`: twice the workers' default grace, and some more.
 inline constexpr std::chrono::seconds kStopWaitDefault{120};
 

@@ -250,10 +250,10 @@ const std::vector<CommandInfo>& Commands() {
       {"logs", Command::kLogs, "ddpctl", " [RUN]",
        "print the output of the workers; -f: as it comes",
        "Prints the output of the workers of all nodes: the last lines of each, and with -f new "
-       "lines, across restarts and\nuntil the run ends. Each line has the prefix that it has on "
-       "the console of its node. A slow reader never blocks\na worker: lines are dropped, and "
-       "their number is printed. RUN is the same as --rdzv-id; that of a detached run may have "
-       "ended.",
+       "lines, across restarts and\nuntil the run ends; a service that is gone is asked again for "
+       "a minute. Each line has the prefix that it has on the\nconsole of its node. A slow reader "
+       "never blocks a worker: lines are dropped, and their number is printed. RUN is the\nsame as "
+       "--rdzv-id; that of a detached run may have ended.",
        kLogsFlags},
       {"events", Command::kEvents, "ddpctl", " [RUN]", "list what has happened in a run",
        "Lists the events of a run, the oldest first: nodes that came and went, rounds and how each "

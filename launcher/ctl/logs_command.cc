@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -14,6 +16,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/ctl/logs_text.h"
 #include "launcher/runs/output_record.h"
+#include "rendezvous/base/backoff.h"
 #include "rendezvous/base/printable.h"
 
 namespace ddprun {
@@ -49,44 +52,96 @@ std::string PrefixOf(const std::string& line) {
   return absl::StartsWith(line, "[") ? line.substr(0, line.find(']') + 1) : "";
 }
 
+// What one connection shows. `run_id`: of the run, once it is known; empty before.
+class LogsView {
+ public:
+  LogsView(const CtlOptions& options, std::string& run_id)
+      : options_(options),
+        run_id_(run_id),
+        text_(options.watch.follow, kLogsHeldBytesMax, isatty(STDOUT_FILENO) == 1) {}
+
+  // The exit code. UNAVAILABLE, other errors: there is no more, though the run has not ended.
+  absl::StatusOr<int> Show(RunWatch& watch) {
+    const TimePoint deadline = Now() + options_.timeout;
+    while (true) {
+      const auto news = watch.Next(text_.waiting() ? deadline : Now() + kFollowTurn);
+      if (absl::IsOutOfRange(news.status())) return End();
+      if (!news.ok()) {
+        Put(text_.StopWaiting());
+        return run_id_.empty() ? NotReached(news.status()) : news.status();
+      }
+      if (!news->has_value()) {
+        if (!begun_) {
+          const absl::Status late = absl::DeadlineExceededError(Unanswered(options_));
+          return run_id_.empty() ? NotReached(late) : late;
+        }
+        if (!text_.waiting()) continue;
+        if (!Put(text_.StopWaiting()) || !options_.watch.follow) return kExitFailure;
+        continue;
+      }
+      if (const auto* first = std::get_if<WatchBegun>(&**news)) Begin(*first);
+      if (!Put(text_.On(**news))) return kExitFailure;
+      if (const auto* end = std::get_if<RunOver>(&**news)) {
+        return Put(absl::StrCat("ddpctl: ", EndSentence(run_id_, *end), "\n")) ? 0 : kExitFailure;
+      }
+    }
+  }
+
+  bool begun() const { return begun_; }
+
+ private:
+  void Begin(const WatchBegun& first) {
+    begun_ = true;
+    if (!run_id_.empty()) Put("ddpctl: connected again; lines from in between are not shown\n");
+    run_id_ = first.run_id;
+  }
+
+  absl::StatusOr<int> End() {
+    if (!Put(text_.StopWaiting())) return kExitFailure;
+    if (options_.watch.follow)
+      return absl::UnavailableError("the rendezvous service has ended before the run");
+    if (!text_.shown_any() && !(options_.watch.ranks.empty() && options_.nodes.empty())) {
+      std::fputs(
+          "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the run "
+          "has\n",
+          stderr);
+    }
+    return 0;
+  }
+
+  const CtlOptions& options_;
+  std::string& run_id_;
+  LogsText text_;
+  bool begun_ = false;
+};
+
 }  // namespace
 
 int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
-  const RunQuestion question{.output = true, .watch = options.watch, .nodes = options.nodes};
-  const auto watch = RunWatch::Open(channel, options.run_id, question);
-  const TimePoint deadline = Now() + options.timeout;
-  LogsText text(options.watch.follow, kLogsHeldBytesMax, isatty(STDOUT_FILENO) == 1);
+  RunQuestion question{.output = true, .watch = options.watch, .nodes = options.nodes};
   std::string run_id;
+  Backoff pause;
+  std::optional<TimePoint> give_up;
   while (true) {
-    const bool begun = !run_id.empty();
-    const auto news = watch->Next(text.waiting() ? deadline : Now() + kFollowTurn);
-    if (absl::IsOutOfRange(news.status())) break;
-    if (!news.ok()) {
-      Put(text.StopWaiting());
-      return CtlFailed(begun ? news.status() : NotReached(news.status()));
+    const auto watch = RunWatch::Open(channel, run_id.empty() ? options.run_id : run_id, question);
+    LogsView view(options, run_id);
+    const absl::StatusOr<int> shown = view.Show(*watch);
+    if (shown.ok()) return *shown;
+    if (view.begun()) give_up.reset();
+    const bool again =
+        options.watch.follow && !run_id.empty() &&
+        (absl::IsUnavailable(shown.status()) || absl::IsDeadlineExceeded(shown.status()));
+    if (!again || (give_up && Now() >= *give_up)) return CtlFailed(shown.status());
+    if (!give_up) {
+      give_up = Now() + kLogsLostTimeout;
+      pause.Reset();
+      if (!Put(absl::StrCat("ddpctl: ", Printable(shown.status().message()), "; asking again for ",
+                            kLogsLostTimeout.count(), " s\n")))
+        return kExitFailure;
     }
-    if (!news->has_value()) {
-      if (!begun) return CtlFailed(NotReached(absl::DeadlineExceededError(Unanswered(options))));
-      if (!text.waiting()) continue;
-      if (!Put(text.StopWaiting()) || !options.watch.follow) return kExitFailure;
-      continue;
-    }
-    if (const auto* first = std::get_if<WatchBegun>(&**news)) run_id = first->run_id;
-    if (!Put(text.On(**news))) return kExitFailure;
-    if (const auto* end = std::get_if<RunOver>(&**news)) {
-      return Put(absl::StrCat("ddpctl: ", EndSentence(run_id, *end), "\n")) ? 0 : kExitFailure;
-    }
+    question.watch.lines = 0;  // those from before were shown
+    std::this_thread::sleep_for(pause.Next(kLogsAskAgainMax));
   }
-  if (!Put(text.StopWaiting())) return kExitFailure;
-  if (options.watch.follow)
-    return CtlFailed(absl::UnavailableError("the rendezvous service has ended before the run"));
-  if (!text.shown_any() && !(options.watch.ranks.empty() && options.nodes.empty())) {
-    std::fputs(
-        "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the run "
-        "has\n",
-        stderr);
-  }
-  return 0;
 }
 
 // Of each worker, which its prefix tells, the last lines; the messages of ddprun have none.

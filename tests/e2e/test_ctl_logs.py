@@ -293,6 +293,36 @@ def test_a_connection_that_breaks_and_comes_back(tmp_path):
     relay.listener.close()
 
 
+def test_a_service_that_is_started_again_is_followed_on(tmp_path):
+    port = free_port()
+
+    def serve():
+        server = start([BIN / "ddprun-rendezvous", "--port", port, "--journal", tmp_path / "journal"])
+        assert "listening" in server.stdout.readline()
+        return server
+
+    server = serve()
+    script = f"echo ready; i=0; while [ ! -e {tmp_path}/end ]; do i=$((i+1)); echo line $i; sleep 0.05; done; echo last"
+    nodes = [node(port, rank, script) for rank in (0, 1)]
+    for one in nodes:
+        read_until(one, "ready")
+    follower = Follower(port)
+    follower.wait_for("line")
+    server.kill()
+    server.wait()
+    follower.wait_for("; asking again for 60 s")
+    server = serve()
+    follower.wait_for("connected again")
+    (tmp_path / "end").touch()
+    lines = follower.end()
+    assert follower.process.returncode == 0
+    assert lines[-1] == "ddpctl: run job ended: all workers succeeded", lines[-3:]
+    assert sum("last" in line for line in lines) == 2, lines[-8:]
+    assert [code for code, _, _ in finish_all(nodes)] == [0, 0]
+    server.terminate()
+    server.communicate(timeout=DEADLINE_S)
+
+
 def test_where_there_is_no_service_to_ask():
     port = free_port()
     nobody = run([DDPCTL, "logs", *service(port)], timeout=60)

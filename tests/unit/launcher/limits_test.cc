@@ -160,6 +160,8 @@ constexpr Limit kLauncherLimits[] = {
     DDPRUN_LIMIT(kTopNewsMax),
     DDPRUN_LIMIT(kLogsLinesDefault),
     DDPRUN_LIMIT(kLogsHeldBytesMax),
+    DDPRUN_LIMIT(kLogsLostTimeout),
+    DDPRUN_LIMIT(kLogsAskAgainMax),
     DDPRUN_LIMIT(kStopWaitDefault),
     DDPRUN_LIMIT(kSettingsFileBytesMax),
     DDPRUN_LIMIT(kSshConnectTimeout),
