@@ -13,7 +13,10 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "launcher/base/limits.h"
 #include "rendezvous/base/addresses.h"
 
@@ -58,7 +61,34 @@ std::string TakeReason() {
 struct Tls {
   SSL_CTX* context;
   const char* host;
+  const char* port;
+  const char* proxy;  // [USER:PASSWORD@]HOST:PORT; null: none
+  int timeout_s;
 };
+
+// As curl and Go have it, a proxy is not asked for what is on this machine.
+const char* ProxyFor(const char* host, bool over_tls) {
+  const absl::string_view name = host;
+  const bool is_own = name == "localhost" || name == "::1" || name == "[::1]" ||
+                      (absl::StartsWith(name, "127.") && IsNumericAddress(host));
+  return is_own ? nullptr : OSSL_HTTP_adapt_proxy(nullptr, nullptr, host, over_tls ? 1 : 0);
+}
+
+// A proxy lets TLS to the server through after CONNECT. False: it refuses, or does not answer.
+bool AskProxy(BIO* connection, const Tls& tls) {
+  char* user = nullptr;
+  if (OSSL_HTTP_parse_url(tls.proxy, nullptr, &user, nullptr, nullptr, nullptr, nullptr, nullptr,
+                          nullptr) != 1)
+    return false;
+  const OwnedText owned(user);
+  const std::pair<std::string, std::string> named =
+      absl::StrSplit(user == nullptr ? "" : user, absl::MaxSplits(':', 1));
+  const bool known = !named.first.empty();
+  const OwnedBio unread(BIO_new(BIO_s_null()));
+  return OSSL_HTTP_proxy_connect(
+             connection, tls.host, tls.port, known ? named.first.c_str() : nullptr,
+             known ? named.second.c_str() : nullptr, tls.timeout_s, unread.get(), "ddprun") == 1;
+}
 
 // OpenSSL calls it with the connection, to put TLS over it, and again to take it off.
 BIO* OverTls(BIO* connection, void* argument, int connects, int /*detail*/) {
@@ -69,6 +99,7 @@ BIO* OverTls(BIO* connection, void* argument, int connects, int /*detail*/) {
     return below;
   }
   const Tls& tls = *static_cast<Tls*>(argument);
+  if (tls.proxy != nullptr && !AskProxy(connection, tls)) return nullptr;
   BIO* const over = BIO_new_ssl(tls.context, /*client=*/1);
   SSL* ssl = nullptr;
   if (over == nullptr || BIO_get_ssl(over, &ssl) != 1) return nullptr;
@@ -124,7 +155,9 @@ absl::Status Send(const HttpsPost& post, bool over_tls, const char* host, const 
                                                  ": ", TakeReason()));
     }
   }
-  Tls tls{context.get(), host};
+  const int timeout_s = static_cast<int>(post.timeout.count());
+  const char* const proxy = post.through_proxy ? ProxyFor(host, over_tls) : nullptr;
+  Tls tls{context.get(), host, port, proxy, timeout_s};
   STACK_OF(CONF_VALUE)* added = nullptr;
   bool complete =
       post.bearer.empty() ||
@@ -135,10 +168,10 @@ absl::Status Send(const HttpsPost& post, bool over_tls, const char* host, const 
   const OwnedBio body(BIO_new_mem_buf(post.body.data(), static_cast<int>(post.body.size())));
   if (!complete || body == nullptr) return absl::UnavailableError(TakeReason());
   const OwnedBio answer(OSSL_HTTP_transfer(
-      nullptr, host, port, path, over_tls ? 1 : 0, /*proxy=*/"", nullptr, nullptr, nullptr,
-      over_tls ? OverTls : nullptr, &tls, /*buf_size=*/0, headers.get(), post.content_type.c_str(),
-      body.get(), nullptr, /*expect_asn1=*/0, kHttpAnswerBytesMax,
-      static_cast<int>(post.timeout.count()), /*keep_alive=*/0));
+      nullptr, host, port, path, over_tls ? 1 : 0, proxy == nullptr ? "" : proxy, nullptr, nullptr,
+      nullptr, over_tls ? OverTls : nullptr, &tls, /*buf_size=*/0, headers.get(),
+      post.content_type.c_str(), body.get(), nullptr, /*expect_asn1=*/0, kHttpAnswerBytesMax,
+      timeout_s, /*keep_alive=*/0));
   if (answer != nullptr || IsAccepted()) {
     ERR_clear_error();
     return absl::OkStatus();

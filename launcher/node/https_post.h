@@ -13,14 +13,15 @@
 namespace ddprun {
 
 struct HttpsPost {
-  std::string url;  // https://HOST[:PORT]/PATH; a proxy of the environment is not used
+  std::string url;  // https://HOST[:PORT]/PATH
   // PEM: the authorities that may have signed the server's certificate; empty: the system's.
   std::string ca_file;
   std::string bearer;  // a token; empty: none
   std::string body;
   std::chrono::seconds timeout{1};  // for the connection and the answer together
   std::string content_type = "application/json";
-  bool without_tls = false;  // http:// will do
+  bool without_tls = false;    // http:// will do
+  bool through_proxy = false;  // the one of https_proxy or http_proxy, unless no_proxy names HOST
   // More headers; none may have a line end.
   std::vector<std::pair<std::string, std::string>> headers{};
 };

@@ -69,7 +69,8 @@ void Notifier::Send(const Notification& notification, const sigset_t& signal_mas
                  .body = std::move(body),
                  .timeout = kNotifyTimeout,
                  .content_type = ContentTypeOf(target_),
-                 .without_tls = true};
+                 .without_tls = true,
+                 .through_proxy = true};
   posting_ = background_.Start<absl::Status>([post = std::move(post)] { return Post(post); });
 }
 

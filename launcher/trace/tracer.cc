@@ -82,6 +82,7 @@ void Tracer::Send() {
                  .body = OtlpJson(batch, settings_.attributes),
                  .timeout = kTraceTimeout,
                  .without_tls = true,
+                 .through_proxy = true,
                  .headers = settings_.headers};
   posting_ = background_.Start<absl::Status>([post = std::move(post)] { return Post(post); });
 }

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from conftest import DDPRUN, clean_environment, free_port, run, start, takes_less, wait_for
-from http_receiver import Receiver
+from http_receiver import Proxy, Receiver
 
 
 class Hook(Receiver):
@@ -104,17 +104,23 @@ def test_what_is_no_target_is_refused_before_anything_starts():
         assert "--notify" in refused.stderr
 
 
-def test_https_is_checked_against_authorities(tmp_path):
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+def certificate_of(folder, name):
+    """A certificate that signs itself, as a file and as the context of a server."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-keyout", key,
-         "-out", certificate, "-subj", "/CN=hook", "-addext", "subjectAltName=IP:127.0.0.1"],
+         "-out", certificate, "-subj", "/CN=hook", "-addext", f"subjectAltName={name}"],
         check=True,
         capture_output=True,
         timeout=60,
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    return certificate, context
+
+
+def test_https_is_checked_against_authorities(tmp_path):
+    certificate, context = certificate_of(tmp_path, "IP:127.0.0.1")
     with Hook(context=context) as hook:
         unknown = run([DDPRUN, "--notify", hook.url, "true"])
         assert unknown.returncode == 0
@@ -123,6 +129,37 @@ def test_https_is_checked_against_authorities(tmp_path):
         known = run([DDPRUN, "--notify", hook.url, "true"], env=clean_environment(SSL_CERT_FILE=str(certificate)))
         assert (known.returncode, known.stderr) == (0, "")
         assert hook.bodies()[-1]["event"] == "finished"
+
+
+def test_a_server_elsewhere_is_asked_through_the_proxy(tmp_path):
+    certificate, context = certificate_of(tmp_path, "DNS:hooks.example")
+    with Hook(context=context) as hook, Proxy(hook.server.server_port, "user:word") as proxy:
+
+        def told(**variables):
+            env = clean_environment(SSL_CERT_FILE=str(certificate), https_proxy=f"http://user:word@{proxy.place}", **variables)
+            return run([DDPRUN, "--notify", "https://hooks.example/hook/secret", "true"], env=env)
+
+        done = told()
+        assert (done.returncode, done.stderr) == (0, "")
+        assert hook.bodies()[-1]["event"] == "finished"
+        assert set(proxy.asked) == {"CONNECT hooks.example:443"}
+        count = len(proxy.asked)
+        direct = told(no_proxy="hooks.example")
+        assert direct.returncode == 0
+        wrong = told(https_proxy=f"http://{proxy.place}")
+        assert wrong.returncode == 0 and "--notify" in wrong.stderr and "secret" not in wrong.stderr
+        near = run([DDPRUN, "--notify", f"{hook.url}", "true"], env=clean_environment(https_proxy=f"http://{proxy.place}"))
+        assert "certificate verify failed" in near.stderr
+        assert len(proxy.asked) == count
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY"])
+def test_one_without_tls_too(variable):
+    with Receiver() as proxy:
+        env = clean_environment(**{variable: proxy.url})
+        done = run([DDPRUN, "--notify", "http://ntfy.example/topic", "true"], env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert {path for _, path, _, _ in proxy.got} == {"http://ntfy.example:80/topic"}
 
 
 def test_of_two_nodes_one_tells(tmp_path):
