@@ -243,6 +243,12 @@ absl::Status UseService(const RunRecord& record, CtlOptions& options) {
   }
   absl::StatusOr<ServiceAddress> service = ParseService(record.service);
   if (!service.ok()) return service.status();
+  if (!service->socket.empty() && record.host != HostName()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("run ", record.name, " is on ", record.host,
+                     ", and its service answers there alone: run ddpctl there; ddpctl attach shows "
+                     "its lines here too"));
+  }
   options.service = *std::move(service);
   options.security = record.security;
   options.run_id = record.run_id;

@@ -2,13 +2,16 @@
 #include "launcher/runs/run_folder.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 #include <tuple>
@@ -16,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
+#include "launcher/node/network.h"
 #include "proto/input_file.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/errno_text.h"
@@ -26,6 +30,48 @@ namespace {
 std::string RecordPath(const std::string& folder) { return folder + "/run.json"; }
 std::string ReservePath(const std::string& folder) { return folder + "/reserve"; }
 std::string LockPath(const std::string& folder) { return folder + "/lock"; }
+
+// Homes of clusters are there. A lock that another host holds may not be seen then: NFS with
+// nolock, Lustre with localflock.
+bool IsOnNetwork(int fd) {
+  constexpr std::uint32_t kLustre = 0x0BD00BD0;
+  constexpr std::uint32_t kGpfs = 0x47504653;
+  constexpr std::uint32_t kBeegfs = 0x19830326;
+  constexpr std::uint32_t kCifs = 0xFF534D42;
+  constexpr std::uint32_t kSmb2 = 0xFE534D42;
+  struct statfs about {};
+  if (fstatfs(fd, &about) != 0) return false;
+  switch (static_cast<std::uint32_t>(about.f_type)) {
+    case NFS_SUPER_MAGIC:
+    case CEPH_SUPER_MAGIC:
+    case AFS_SUPER_MAGIC:
+    case V9FS_MAGIC:
+    case FUSE_SUPER_MAGIC:  // sshfs, and others
+    case kLustre:
+    case kGpfs:
+    case kBeegfs:
+    case kCifs:
+    case kSmb2:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::StatusOr<RunRecord> ReadRecord(const std::string& folder) {
+  const auto text = ReadRegularFile(RecordPath(folder), kRunRecordBytesMax);
+  if (!text.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", RecordPath(folder), ": ", text.status().message()));
+  }
+  absl::StatusOr<RunRecord> record = ParseRunRecord(*text);
+  if (!record.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", RecordPath(folder),
+                     ", which another version may have written: ", record.status().message()));
+  }
+  return record;
+}
 
 absl::Status CannotMake(const std::string& path, absl::string_view reason) {
   return absl::UnavailableError(
@@ -103,23 +149,18 @@ void RunFolder::Remove() const {
 
 bool IsLive(const std::string& folder) {
   const OwnedFd fd(open(LockPath(folder).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!fd.valid()) return false;
+  if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  if (!IsOnNetwork(fd.get())) return false;
+  const absl::StatusOr<RunRecord> record = ReadRecord(folder);
+  return record.ok() && record->host != HostName() && !record->ending.has_value();
 }
 
 absl::StatusOr<KnownRun> ReadRun(const std::string& folder) {
   // Before the record, which a recorder completes before it goes.
   const bool live = IsLive(folder);
-  const auto text = ReadRegularFile(RecordPath(folder), kRunRecordBytesMax);
-  if (!text.ok()) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read ", RecordPath(folder), ": ", text.status().message()));
-  }
-  absl::StatusOr<RunRecord> record = ParseRunRecord(*text);
-  if (!record.ok()) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read ", RecordPath(folder),
-                     ", which another version may have written: ", record.status().message()));
-  }
+  absl::StatusOr<RunRecord> record = ReadRecord(folder);
+  if (!record.ok()) return record.status();
   record->name = folder.substr(folder.rfind('/') + 1);
   return KnownRun{*std::move(record), live};
 }

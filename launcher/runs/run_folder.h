@@ -58,7 +58,8 @@ enum class RunChoice { kAny, kLive };
 // sentence, which says what there is.
 absl::StatusOr<KnownRun> FindRun(const std::string& runs_folder, const std::string& name,
                                  RunChoice choice);
-// Whether its recorder is there; cheaper than ReadRun().
+// Whether its recorder is there; cheaper than ReadRun(). Of another host's run on a disk of the
+// network it may not be known: it goes on until its record says how it ended.
 bool IsLive(const std::string& folder);
 // Its record now. NOT_FOUND: the folder was removed.
 absl::StatusOr<KnownRun> ReadRun(const std::string& folder);

@@ -6,12 +6,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
-from conftest import BIN, DDPRUN, clean_environment, free_port, run, start, wait_for
+from conftest import BIN, BUILD, DDPRUN, clean_environment, free_port, run, start, wait_for
 
 DDPCTL = str(BIN / "ddpctl")
 LEAVES = re.compile(r"ddprun: the run goes on in the background; ddpctl attach shows it, ddpctl stop ends it\n\Z")
@@ -134,6 +135,29 @@ def test_the_lines_of_a_run_that_has_ended(home):
     refused = ctl("logs", "--rank", 0, name)
     assert refused.returncode == 1
     assert re.fullmatch(r"ddpctl: the run has ended, .*: leave --rank and --node out\n", refused.stderr)
+
+
+def test_hosts_with_one_home_do_not_see_each_others_locks(home, tmp_path):
+    shim = tmp_path / "shim.so"  # LD_PRELOAD takes no blank in a path
+    shim.symlink_to(BUILD / "tests" / "libother_host_shim.so")
+    there = clean_environment(LD_PRELOAD=str(shim))
+    name = detach("sh", "-c", f"echo begins; while [ ! -e {tmp_path}/end ]; do sleep 0.1; done; echo ends")
+    listed = json.loads(ctl("runs", "--json", env=there).stdout)["runs"]
+    assert [(one["name"], one["state"]) for one in listed] == [(name, "running")]
+    asked = ctl("status", env=there)
+    assert asked.returncode == 1
+    assert f"run {name} is on {listed[0]['host']}, and its service answers there alone" in asked.stderr
+    past = detach("true")
+    wait_for("its end", lambda: state_of(past)["state"] == "ended")
+    for number in range(40):  # more than are kept
+        shutil.copytree(home / past, home / f"{past}-{number}")
+    detach("true", env=there)
+    assert len(list(home.iterdir())) < 40
+    attached = start([DDPCTL, "attach", "--all", name], env=there)
+    assert "begins" in attached.stdout.readline()
+    (tmp_path / "end").touch()
+    rest, _ = attached.communicate(timeout=60)
+    assert (attached.returncode, "ends" in rest) == (0, True)
 
 
 def test_a_run_that_does_not_begin_says_why(home):
