@@ -78,8 +78,12 @@ void WebState::OnRun(const Json& run) {
 }
 
 void WebState::OnSample(const RunSample& sample) {
-  if (sample.nodes) OnNodes(*sample.nodes, sample.time_ms);
+  const std::int64_t last = samples_.empty() ? sample.time_ms : TimeOf(samples_.back());
+  shift_ms_ = std::max(shift_ms_, last - sample.time_ms);
+  const std::int64_t time_ms = sample.time_ms + shift_ms_;
+  if (sample.nodes) OnNodes(*sample.nodes, time_ms);
   Json point = SampleJson(sample);
+  point[0] = time_ms;
   Append(delta_, "samples", point, kWebPointsMax);
   if (!sample.rate_unit.empty() && run_["rate_unit"] != sample.rate_unit) {
     run_["rate_unit"] = Utf8Name(sample.rate_unit);

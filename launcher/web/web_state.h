@@ -24,7 +24,7 @@ class WebState {
 
   explicit WebState(const std::string& name);
 
-  // Nodes that it does not name are gone. Samples come in the order of their times.
+  // Nodes that it does not name are gone. Samples come in the order in which they were taken.
   void OnSample(const RunSample& sample);
   // What there is to say about the whole run: any object. One that is equal changes nothing.
   void OnRun(const Json& run);
@@ -61,7 +61,8 @@ class WebState {
   Json run_ = Json::object();
   bool run_changed_ = false;
   std::vector<Json> samples_;
-  std::vector<Json> others_;  // runs with their samples
+  std::int64_t shift_ms_ = 0;  // by which the clock was set back: the curves go on
+  std::vector<Json> others_;   // runs with their samples
   std::int64_t spacing_ms_;
   std::vector<Node> nodes_;
   std::map<std::string, std::size_t> slots_;  // by node id

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -136,6 +138,17 @@ TEST(WebStateTest, ARunOfAnyLengthHasABoundedNumberOfPoints) {
   EXPECT_GE(samples.size(), kWebPointsMax / 4);
   EXPECT_EQ(samples.front()[0], 1000);
   EXPECT_EQ(samples.back()[0], 50'000'000);
+}
+
+TEST(WebStateTest, CurvesGoOnWhereTheClockIsSetBack) {
+  WebState state("job");
+  for (int i = 1; i <= 5; ++i) state.OnSample(Sample(3'600'000 + i * 1000));
+  for (int i = 1; i <= 5; ++i) state.OnSample(Sample(i * 1000));
+  std::vector<std::int64_t> times;
+  for (const Json& point : state.samples()) times.push_back(point[0]);
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  EXPECT_EQ(times.back(), 3'609'000);
+  EXPECT_THAT(times, SizeIs(9));  // the first one after it has the time of the last one before
 }
 
 TEST(WebStateTest, AnotherRunIsThereFromTheBeginAndWithoutItsNodes) {
