@@ -54,6 +54,9 @@ endfunction()
 
 # For programs that are started often. Not where a shared package would bring C++'s own library a second time.
 add_library(ddprun_quick_start INTERFACE)
+# Functions of libraries are looked up at the start, which takes no time that can be measured. At a first call ld.so would save all
+# vector registers on the stack, and with them the run's secret, where memcpy() has just moved it by one of them.
+target_link_options(ddprun_quick_start INTERFACE LINKER:-z,relro LINKER:-z,now)
 find_library(DDPRUN_STATIC_grpc libgrpc.a)
 find_library(DDPRUN_STATIC_re2 libre2.a)
 if(DDPRUN_STATIC_PACKAGES AND DDPRUN_STATIC_grpc AND DDPRUN_STATIC_re2 AND NOT DDPRUN_SANITIZE)
