@@ -156,8 +156,8 @@ def test_hosts_with_one_home_do_not_see_each_others_locks(home, tmp_path):
     attached = start([DDPCTL, "attach", "--all", name], env=there)
     assert "begins" in attached.stdout.readline()
     (tmp_path / "end").touch()
-    rest, _ = attached.communicate(timeout=60)
-    assert (attached.returncode, "ends" in rest) == (0, True)
+    rest, errors = attached.communicate(timeout=60)
+    assert (attached.returncode, "ends" in rest) == (0, True), errors
 
 
 def test_a_run_that_does_not_begin_says_why(home):

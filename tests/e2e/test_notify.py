@@ -136,7 +136,7 @@ def test_a_server_elsewhere_is_asked_through_the_proxy(tmp_path):
     with Hook(context=context) as hook, Proxy(hook.server.server_port, "user:word") as proxy:
 
         def told(**variables):
-            env = clean_environment(SSL_CERT_FILE=str(certificate), https_proxy=f"http://user:word@{proxy.place}", **variables)
+            env = clean_environment(**{"SSL_CERT_FILE": str(certificate), "https_proxy": f"http://user:word@{proxy.place}", **variables})
             return run([DDPRUN, "--notify", "https://hooks.example/hook/secret", "true"], env=env)
 
         done = told()
