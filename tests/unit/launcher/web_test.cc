@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/limits.h"
@@ -362,9 +363,14 @@ TEST_F(WebPagesTest, OtherNamesOfThisMachineAreRefused) {
     request.host = host;
     EXPECT_EQ(Ask(request).status, 403) << host;
   }
-  for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:80", "[::1]:80"}) {
+  for (const auto& [host, port] :
+       std::vector<std::pair<std::string, std::string>>{{"localhost", ""},
+                                                        {"localhost:8080", "8080"},
+                                                        {"127.0.0.1:80", "80"},
+                                                        {"[::1]:80", "80"}}) {
     WebRequest request = LetIn("/");
     request.host = host;
+    request.cookie = "ddprun-page-" + port + "=secret";
     EXPECT_EQ(Ask(request).status, 200) << host;
   }
 }
