@@ -82,7 +82,10 @@ absl::StatusOr<std::unique_ptr<ServiceReplica>> StartReplica(
   if (!options.journal.empty()) {
     auto etcd = ParseEtcdAddress(options.journal);
     if (!etcd.ok()) return etcd.status();
+    auto probe = security.ForProbe();
+    if (!probe.ok()) return probe.status();
     return StartElectedService({.server = std::move(server),
+                                .probe_credentials = *std::move(probe),
                                 .etcd = *std::move(etcd),
                                 .etcd_tls = options.journal_tls,
                                 .callbacks = std::move(callbacks)});

@@ -243,7 +243,7 @@ class ElectedService final : public ServiceReplica {
   bool Answers(const std::string& address) const {
     const std::string host = address.substr(0, address.rfind(':'));
     const auto channel =
-        MakeChannel(address, options_.server.credentials, host, ChannelPatience::kShort);
+        MakeChannel(address, options_.probe_credentials, host, ChannelPatience::kShort);
     const auto deadline = std::chrono::system_clock::now() + kLeaderProbeTimeout;
     for (auto state = channel->GetState(/*try_to_connect=*/true); state != GRPC_CHANNEL_READY;
          state = channel->GetState(true)) {

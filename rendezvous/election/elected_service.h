@@ -17,6 +17,8 @@ namespace ddprun {
 
 struct ElectedServiceOptions {
   RendezvousServer::Options server;  // but for its journal
+  // As a client of the service that leads: `server`'s own certificate is none of a client.
+  std::optional<TlsCredentials> probe_credentials;
   EtcdAddress etcd;
   EtcdTlsFiles etcd_tls;
   // Waits where another service leads. Otherwise that is an error, once the lease of an earlier

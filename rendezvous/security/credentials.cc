@@ -273,6 +273,12 @@ absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token) {
   return MintService(token, std::nullopt);
 }
 
+absl::StatusOr<TlsCredentials> MintProbeCredentials(const Token& token) {
+  return Mint(token, {.common_name = "ddprun probe",
+                      .alternative_name = "URI:ddprun://probe",
+                      .usage = "clientAuth"});
+}
+
 absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token, std::time_t now) {
   return MintService(token, now + kNodeCertificateSeconds);
 }
@@ -349,6 +355,11 @@ absl::StatusOr<std::optional<TlsCredentials>> Security::ForOperator(
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForService() const {
   if (!token_.has_value()) return own_;
   return MintServiceCredentials(*token_);
+}
+
+absl::StatusOr<std::optional<TlsCredentials>> Security::ForProbe() const {
+  if (!token_.has_value()) return own_;
+  return MintProbeCredentials(*token_);
 }
 
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForHost() const {

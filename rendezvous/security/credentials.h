@@ -86,6 +86,9 @@ absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token);
 absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token,
                                                    std::time_t now = std::time(nullptr));
 
+// For a service that looks whether another one is there. Lets into no call, and never expires.
+absl::StatusOr<TlsCredentials> MintProbeCredentials(const Token& token);
+
 // The security flags of both programs.
 struct SecurityOptions {
   std::string token_file;  // empty: DDPRUN_TOKEN, systemd's credential or the default file
@@ -124,6 +127,8 @@ class Security {
   absl::StatusOr<std::optional<TlsCredentials>> ForService() const;
   // For a service inside a node's agent.
   absl::StatusOr<std::optional<TlsCredentials>> ForHost() const;
+  // For either, as a client of another service.
+  absl::StatusOr<std::optional<TlsCredentials>> ForProbe() const;
 
   // Once no more credentials are needed.
   void Forget() { token_.reset(); }

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from conftest import BIN, clean_environment, finish_all, free_port, run, start, wait_for
-from etcd_cluster import VERSIONS, Etcd, Services, make_certificates, node, status
+from etcd_cluster import MEMBERS, VERSIONS, Etcd, Services, make_certificates, node, status
 from process_tree import is_alive, kill_tree, listening, tree_of
 
 pytestmark = pytest.mark.skipif(VERSIONS["3.4"] is None, reason="needs etcd")
@@ -265,6 +265,22 @@ def test_etcd_over_tls(tmp_path, monkeypatch):
             plain.terminate()
             plain.communicate(timeout=30)
             assert any("has not answered" in line for line in lines), lines
+
+
+def test_a_standby_sends_nodes_to_the_leader_and_leaves_it_in_peace(tmp_path):
+    """With TLS; nodes ask it first. A service that does not see the leader takes its place after some seconds."""
+    folder = tmp_path / "etcd"
+    folder.mkdir()
+    env = clean_environment(DDPRUN_TOKEN=secrets.token_hex(32))
+    with Etcd(folder, VERSIONS["3.4"]) as etcd, Services(tmp_path, etcd, env=env) as services:
+        standby = next(i for i in range(MEMBERS) if i != services.leader())
+        places = sorted(services.ports, key=lambda port: port != services.ports[standby])
+        endpoint = ",".join(f"127.0.0.1:{port}" for port in places)
+        command = [BIN / "ddprun", "--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", "run", "true"]
+        for code, out, err in finish_all([start(command, env=env) for _ in range(2)]):
+            assert code == 0, (out, err)
+        said = [line for i in range(MEMBERS) for line in services.said(i)]
+        assert not any("no longer leads" in line for line in said), said
 
 
 def test_the_services_know_each_other_by_the_runs_secret(tmp_path, monkeypatch):

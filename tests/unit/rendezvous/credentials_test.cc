@@ -84,6 +84,16 @@ TEST(CredentialsTest, ANodeIsNoServiceAndTheOtherWayRound) {
             X509_V_ERR_INVALID_PURPOSE);
 }
 
+TEST(CredentialsTest, AProbeReachesAServiceAndIsNobodyThere) {
+  const auto probe = MintProbeCredentials(TokenOf(kOne));
+  const auto service = MintServiceCredentials(TokenOf(kOne));
+  EXPECT_EQ(Verify(probe->chain_pem, service->ca_pem, X509_PURPOSE_SSL_CLIENT), X509_V_OK);
+  EXPECT_EQ(Verify(probe->chain_pem, service->ca_pem, X509_PURPOSE_SSL_SERVER),
+            X509_V_ERR_INVALID_PURPOSE);
+  EXPECT_EQ(probe->times.end, 0);
+  EXPECT_FALSE(ScopeOfUri("ddprun://probe").has_value());
+}
+
 TEST(CredentialsTest, AnotherSecretsDoNotVerify) {
   const auto node = MintNodeCredentials(TokenOf(kOne), "job", "a");
   const auto other = MintNodeCredentials(TokenOf(kOther), "job", "a");
