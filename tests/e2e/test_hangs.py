@@ -222,7 +222,7 @@ def test_python_frames_of_a_worker_that_is_stuck_are_read(tmp_path, version, whe
     try:
         stuck = line_of("ctypes.PyDLL(None).sleep(300)" if where == "holding the GIL" else "time.sleep(300)")
         at = f"at {program}:"
-        both = (f"wait {at}{stuck}", "other at")
+        both = (f"#0 wait {at}{stuck}", "other at")  # not within a call that leads there
         lines = python_stacks(process, lambda lines: all(any(text in line for line in lines) for text in both))
         end = next(i for i in range(1, len(lines)) if "thread" in lines[i].split(" at ")[0])
         gil = ", holds the GIL" if where == "holding the GIL" else ""
