@@ -141,6 +141,8 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
     }
     question.watch.lines = 0;  // those from before were shown
     std::this_thread::sleep_for(pause.Next(kLogsAskAgainMax));
+    // Of several services it finds the one that leads now.
+    GetStatus(channel, run_id, options.timeout).status().IgnoreError();
   }
 }
 

@@ -17,7 +17,7 @@ from process_tree import is_alive, kill_tree, listening, tree_of
 pytestmark = pytest.mark.skipif(VERSIONS["3.4"] is None, reason="needs etcd")
 
 # A worker that writes its process id and ends when the file `end` comes.
-WORKER = ["sh", "-c", 'echo $$ > pid.$RANK; while [ ! -e end ]; do sleep 0.1; done; echo "rank $RANK of round $DDPRUN_ROUND ends"']
+WORKER = ["sh", "-c", 'echo "rank $RANK is up"; echo $$ > pid.$RANK; while [ ! -e end ]; do sleep 0.1; done; echo "rank $RANK of round $DDPRUN_ROUND ends"']
 
 
 @pytest.fixture(params=["3.4", pytest.param("3.5", marks=pytest.mark.nightly)])
@@ -61,9 +61,11 @@ class Run:
 
 
 def test_another_service_leads_when_the_leader_is_killed(etcd, tmp_path, monkeypatch):
-    with Services(tmp_path, etcd, "--insecure") as services:
+    with Services(tmp_path, etcd, "--insecure") as services, open(tmp_path / "lines", "w") as lines:
         training = Run(services, tmp_path, monkeypatch)
-        for _ in range(2):
+        start([BIN / "ddpctl", "logs", "-f", "--rdzv-endpoint", services.endpoint, "--rdzv-id", "run", "--insecure"], stdout=lines)
+        wait_for("its first lines", lambda: (tmp_path / "lines").read_text())
+        for count in (1, 2):
             leader = services.leader()
             services.processes[leader].kill()
             services.processes[leader].wait()
@@ -71,6 +73,7 @@ def test_another_service_leads_when_the_leader_is_killed(etcd, tmp_path, monkeyp
             training.goes_on()
             services.start(leader)
             wait_for("it stands by", lambda leader=leader: any("stands by" in line for line in services.said(leader)))
+            wait_for("its lines", lambda count=count: (tmp_path / "lines").read_text().count("connected again") == count)
         training.end()
 
 
