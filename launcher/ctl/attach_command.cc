@@ -174,8 +174,8 @@ class Attachment {
       if (!goes_on.ok()) return CtlFailed(goes_on.status());
       if (stream_.ended()) return ShowEnd();
       if (!*goes_on) break;
-      // A server that has never said what it serves has said why on stderr.
-      if (!stream_.record().has_value()) return kExitFailure;
+      // One that has never said anything has said why on stderr.
+      if (!heard_) return kExitFailure;
       server_.End();
       if (!std::exchange(said_lost_, true)) {
         Say(absl::StrCat("the connection to ", options_.host.empty() ? "the run" : options_.host,
@@ -209,6 +209,7 @@ class Attachment {
       const ssize_t count = read(server_.out().get(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return true;
+      heard_ = true;
       stream_.Add({bytes.data(), static_cast<std::size_t>(count)});
       const absl::StatusOr<bool> taken = ShowNew();
       if (!taken.ok() || !*taken || stream_.ended()) return taken;
@@ -269,6 +270,7 @@ class Attachment {
   ServerProcess server_;
   Backoff backoff_;
   bool greeted_ = false;
+  bool heard_ = false;
   bool said_lost_ = false;
 };
 
