@@ -10,6 +10,7 @@ import random
 import re
 import shlex
 import signal
+import time
 
 import pytest
 import torch
@@ -49,6 +50,10 @@ def steps_logged(output):
     return steps[-1] if steps else 0
 
 
+def logged_at(output):
+    return (output / "samples-0.jsonl").stat().st_mtime
+
+
 def workers():
     return [int(pid) for pid, words in processes_of_this_session() if words.startswith(TRAIN)]
 
@@ -78,11 +83,15 @@ def test_killed_at_random_steps_it_ends_as_the_one_left_alone(tmp_path):
     words[1:1] = ["--max-restarts", str(KILLS)]
     process = start(words)
     generator = random.Random(7)
+    restarted = 0.0
     for kill in range(KILLS):
         # Somewhere in this kill's part of the training. Both ranks: one that lives on has the state, and goes on in place.
         goal = 10 * kill + generator.randrange(4, 14)
         # A busy disk may have no checkpoint yet by then: what is killed before the first one begins anew.
-        ready = lambda: steps_logged(killed) >= goal and checkpoints(killed / "checkpoints")  # noqa: E731
+        # Or none before all steps were done: those that are logged are not the next training's.
+        ready = lambda: (  # noqa: E731
+            steps_logged(killed) >= goal and checkpoints(killed / "checkpoints") and logged_at(killed) > restarted
+        )
         reached = wait_for(f"step {goal} and a checkpoint", lambda: ready() or process.poll() is not None)
         assert reached and process.poll() is None, process.communicate()
         victims = wait_for("both ranks", lambda: found if len(found := workers()) == 2 else None)
@@ -93,6 +102,7 @@ def test_killed_at_random_steps_it_ends_as_the_one_left_alone(tmp_path):
             os.kill(pid, signal.SIGKILL)
         os.kill(agent, signal.SIGCONT)
         wait_for("its end", lambda: not set(victims) & set(workers()))
+        restarted = time.time()
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert len(re.findall(r"goes on from \S+step-\d+\.safetensors", out)) == KILLS, out
