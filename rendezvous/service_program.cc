@@ -103,25 +103,22 @@ class Service {
  public:
   // Listens. `on_failure`: called once, on any thread, if it cannot go on.
   static absl::StatusOr<Service> Start(const ddprun::ServiceCommand& command,
-                                       const ddprun::Security& security,
+                                       std::optional<ddprun::TlsCredentials> credentials,
+                                       std::optional<ddprun::TlsCredentials> probe,
                                        ddprun::RunWatcher& watcher,
                                        std::function<void(const absl::Status&)> on_failure) {
-    auto credentials = security.ForService();
-    if (!credentials.ok()) return credentials.status();
     ddprun::RendezvousServer::Options options{.address = command.host,
                                               .port = command.port,
-                                              .credentials = *std::move(credentials),
+                                              .credentials = std::move(credentials),
                                               .default_run_id = command.run_id,
                                               .watcher = &watcher};
     Service service;
     if (ddprun::IsEtcdAddress(command.journal)) {
       auto address = ddprun::ParseEtcdAddress(command.journal);
       if (!address.ok()) return address.status();
-      auto probe = security.ForProbe();
-      if (!probe.ok()) return probe.status();
       auto elected = ddprun::StartElectedService(
           {.server = std::move(options),
-           .probe_credentials = *std::move(probe),
+           .probe_credentials = std::move(probe),
            .etcd = *std::move(address),
            .etcd_tls = command.journal_tls,
            .stands_by = command.standby,
@@ -166,6 +163,11 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   const StopSignals stop_signals(command.journal);
   // A file at the limit of `ulimit -f` is then an error like a full disk.
   signal(SIGXFSZ, SIG_IGN);
+  auto credentials = security.ForService();
+  if (!credentials.ok()) return Complain(credentials.status(), kExitFailure);
+  auto probe = security.ForProbe();
+  if (!probe.ok()) return Complain(probe.status(), kExitFailure);
+  security.Forget();
   std::atomic<bool> failed = false;
   std::unique_ptr<ddprun::EventLog> log;
   if (!command.event_log.empty()) {
@@ -178,12 +180,12 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   ddprun::RunObserver observer([&log](const ddprun::RunEvent& event) {
     if (log != nullptr) log->Write(event);
   });
-  auto service = Service::Start(command, security, observer, [&](const absl::Status& status) {
-    Complain(status, kExitFailure);
-    failed = true;
-    kill(getpid(), SIGTERM);
-  });
-  security.Forget();
+  auto service = Service::Start(command, *std::move(credentials), *std::move(probe), observer,
+                                [&](const absl::Status& status) {
+                                  Complain(status, kExitFailure);
+                                  failed = true;
+                                  kill(getpid(), SIGTERM);
+                                });
   if (!service.ok()) {
     return Complain(service.status(),
                     absl::IsInvalidArgument(service.status()) ? kExitUsage : kExitFailure);
