@@ -68,13 +68,10 @@ class LogsView {
       if (absl::IsOutOfRange(news.status())) return End();
       if (!news.ok()) {
         Put(text_.StopWaiting());
-        return run_id_.empty() ? NotReached(news.status()) : news.status();
+        return news.status();
       }
       if (!news->has_value()) {
-        if (!begun_) {
-          const absl::Status late = absl::DeadlineExceededError(Unanswered(options_));
-          return run_id_.empty() ? NotReached(late) : late;
-        }
+        if (!begun_) return absl::DeadlineExceededError(Unanswered(options_));
         if (!text_.waiting()) continue;
         if (!Put(text_.StopWaiting()) || !options_.watch.follow) return kExitFailure;
         continue;
@@ -131,7 +128,8 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
     const bool again =
         options.watch.follow && !run_id.empty() &&
         (absl::IsUnavailable(shown.status()) || absl::IsDeadlineExceeded(shown.status()));
-    if (!again || (give_up && Now() >= *give_up)) return CtlFailed(shown.status());
+    if (!again || (give_up && Now() >= *give_up))
+      return CtlFailed(run_id.empty() ? NotReached(shown.status()) : shown.status());
     if (!give_up) {
       give_up = Now() + kLogsLostTimeout;
       pause.Reset();

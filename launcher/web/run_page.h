@@ -35,7 +35,8 @@ class RunPage {
   std::string Url() const;
   // The command by which another machine reaches it.
   std::string Tunnel() const;
-  // Waits for at most `timeout` until pages that are open say how the run has ended.
+  // Waits for at most `timeout` until pages that are open say how the run has ended; not at all
+  // where none is.
   void TellEnd(std::chrono::milliseconds timeout);
 
  private:

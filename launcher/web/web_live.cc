@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/command.h"
+#include "launcher/ctl/ctl_command.h"
 #include "launcher/web/run_page.h"
 #include "launcher/web/web_command.h"
 
@@ -17,10 +18,7 @@ int ServePage(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& 
     if (!folder.empty()) AddSamples(folder, state);
     return AddOthers(options, state);
   });
-  if (!page.ok()) {
-    std::fprintf(stderr, "ddpctl: %s\n", std::string(page.status().message()).c_str());
-    return 1;
-  }
+  if (!page.ok()) return CtlFailed(page.status());
   if (Show(absl::StrCat((*page)->Url(), "\n")) != 0) return 1;
   std::fprintf(stderr,
                "ddpctl: the page of run %s is there until Ctrl-C; from another machine: %s\n",
